@@ -1,0 +1,209 @@
+"""Taking results in: files into the spool, lines to rows by id alone, one transaction that gives rows their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
+from batchctl_adapters.errors import AdapterError, RemoteGone
+from batchctl_store.records import Batch, Job, RowResult, Submission
+from batchctl_store.spool import SpoolError
+
+from batchctl.answers import Judge
+from batchctl.engine.context import Engine, row_of
+from batchctl.engine.poll import SHORT_PATIENCE_S
+from batchctl.engine.submit import backoff
+from batchctl.task import Task
+
+RESENT = tuple(outcome.value for outcome in Outcome if outcome.is_resent)
+ABSENT_MESSAGE = "in no result file of its batch: unknown, may have been billed"
+
+
+@dataclass(slots=True)
+class _Read:
+    """What reading a batch's result files came to."""
+
+    lines: int = 0
+    duplicates: int = 0
+    quarantined: list[bytes] = field(default_factory=list)
+
+
+def collect(engine: Engine, batch: Batch) -> None:
+    """ended -> collected, at whatever status it ended; a file that cannot be had yet leaves the batch as it is."""
+    job = engine.store.jobs.get(batch.job_id)
+    adapter = engine.adapter(batch.profile)
+    names, gone = [], False
+    for submission in batch.live:
+        try:
+            names += _fetch_all(engine, job, adapter, submission)
+        except RemoteGone as error:
+            gone = True
+            engine.note(f"batch {batch.ordinal}: results are gone at the provider: {error.message}")
+        except (AdapterError, SpoolError) as error:
+            _later(engine, batch, f"results could not be fetched: {error}")
+            return
+    if _short(engine, batch, names, gone=gone):
+        return
+    read = _Read()
+    rows = frozenset(engine.store.rows.of_batch(batch))
+    engine.store.rows.stage(batch, _results(engine, job, batch, adapter, names, rows, read))
+    absent = ("gone", "its result file is gone at the provider") if gone else ("missing", ABSENT_MESSAGE)
+    outcomes = engine.store.rows.collect(
+        batch,
+        now=engine.clock.now(),
+        resent=RESENT,
+        absent=absent,
+        replan_at=engine.clock.now() + _pause_before_resend(batch),
+        text_=f"collected {read.lines} lines{_extras(read)}",
+    )
+    _quarantine(engine, job, batch, read)
+    for outcome in ("missing", "gone"):
+        if outcomes.get(outcome):
+            engine.note(f"batch {batch.ordinal}: {outcomes[outcome]} rows are {outcome}")
+
+
+def take_late(engine: Engine, batch: Batch) -> None:
+    """A closed batch has a submission that was found late and has ended: rows without an answer get theirs."""
+    job, adapter = engine.store.jobs.get(batch.job_id), engine.adapter(batch.profile)
+    rows = frozenset(engine.store.rows.of_batch(batch))
+    for submission in batch.live:
+        if submission.ended_at is None:
+            continue
+        try:
+            names = _fetch_all(engine, job, adapter, submission)
+        except AdapterError as error:
+            engine.note(f"late results of {submission.tag} could not be fetched: {error.message}")
+            engine.store.batches.touch(batch.id, next_poll_at=engine.clock.now() + backoff(0))
+            continue
+        engine.store.rows.stage(batch, _results(engine, job, batch, adapter, names, rows, _Read()))
+        engine.store.rows.take_late(batch, submission, now=engine.clock.now())
+
+
+def _fetch_all(engine: Engine, job: Job, adapter: BatchAdapter, submission: Submission) -> list[str]:
+    """Every result file of a submission, whole, in the spool; those already there are not fetched again."""
+    names = []
+    for index, handle in enumerate(submission.files):
+        name = f"{job.spool}/results/{submission.tag}-{index}"
+        if not engine.spool.exists(name):
+            with engine.spool.writer(name) as writer:
+                for chunk in adapter.fetch(handle):
+                    writer.write(chunk)
+        names.append(name)
+    return names
+
+
+def _short(engine: Engine, batch: Batch, names: list[str], *, gone: bool) -> bool:
+    """True where the files hold fewer lines than the counts promise, and there is patience left to fetch them anew."""
+    promised = max((s.counted or 0 for s in batch.live), default=0)
+    readers = [engine.spool.reader(name) for name in names]
+    lines = sum(reader.line_count for reader in readers)
+    torn = any(not reader.complete for reader in readers)
+    if gone or (lines >= promised and not torn):
+        return False
+    now = engine.clock.now()
+    for submission in batch.live:
+        since = submission.short_since or now
+        if submission.short_since is None:
+            event = f"its result files hold {lines} lines of {promised}{' and end mid-line' if torn else ''}"
+            engine.store.batches.note_submission(submission, now=now, event=event, short_since=now)
+        if now - since >= SHORT_PATIENCE_S:
+            return False
+    for name in names:
+        engine.spool.delete(name)
+    _later(engine, batch, f"the result files hold {lines} lines of {promised}: fetching them again")
+    return True
+
+
+def _later(engine: Engine, batch: Batch, note: str) -> None:
+    wait = max(engine.profile(batch.profile).poll_interval_s, 1.0)
+    engine.store.batches.touch(
+        batch.id,
+        now=engine.clock.now(),
+        event=None if note == batch.note else note,
+        note=note,
+        not_before=engine.clock.now() + wait,
+    )
+
+
+def _results(
+    engine: Engine,
+    job: Job,
+    batch: Batch,
+    adapter: BatchAdapter,
+    names: list[str],
+    rows: frozenset[int],
+    read: _Read,
+) -> Iterator[RowResult]:
+    """Each line's row by its id, never by its place; what names no row of the batch is quarantined."""
+    judge = Judge(Task.from_canonical(job.task))
+    store_id, parse = engine.store.store_id, adapter.parse
+    seen: set[int] = set()
+    for name in names:
+        for number, line in enumerate(engine.spool.reader(name).lines(), start=1):
+            if not line.strip():
+                continue
+            read.lines += 1
+            try:
+                result = parse(line)
+            except BadLine as error:
+                read.quarantined.append(b"%s:%d: %s: %s" % (name.encode(), number, str(error).encode(), line[:2_000]))
+                continue
+            row = row_of(result.custom_id, store_id, batch)
+            if row is None or row not in rows:
+                read.quarantined.append(b"%s:%d: no row of this batch: %s" % (name.encode(), number, line[:2_000]))
+                continue
+            if row in seen:
+                read.duplicates += 1
+            seen.add(row)
+            yield row_result(row, result, judge)
+
+
+def row_result(row: int, result: Result, judge: Judge) -> RowResult:
+    """What the store keeps of a result; an answer that is not what the task asked for is `invalid`."""
+    outcome, answer = result.outcome, result.text
+    code, error = result.error_code, result.error
+    if outcome is Outcome.SUCCEEDED:
+        judged = judge.judge(result.text or "")
+        if judged.ok:
+            answer = judged.text
+        else:
+            outcome, code, error = Outcome.INVALID, "invalid_answer", judged.problem
+    usage = result.usage
+    return RowResult(
+        row=row,
+        outcome=outcome.value,
+        answer=answer,
+        finish_reason=result.finish_reason,
+        input_tokens=usage.input_tokens if usage else None,
+        output_tokens=usage.output_tokens if usage else None,
+        cached_tokens=usage.cached_tokens if usage else None,
+        model=result.model,
+        error_code=code,
+        error=error,
+    )
+
+
+def _pause_before_resend(batch: Batch) -> float:
+    """Seconds before rows go out again: at once after an expiry, later the more often this batch was refused."""
+    return 0.0 if batch.raw_status == "expired" else backoff(batch.refusals)
+
+
+def _extras(read: _Read) -> str:
+    parts = []
+    if read.duplicates:
+        parts.append(f"{read.duplicates} more than once")
+    if read.quarantined:
+        parts.append(f"{len(read.quarantined)} quarantined")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _quarantine(engine: Engine, job: Job, batch: Batch, read: _Read) -> None:
+    """Keep lines that name no row beside the results, for people."""
+    if not read.quarantined:
+        return
+    name = f"{job.spool}/quarantine/{batch.id}"
+    with engine.spool.writer(name) as writer:
+        for line in read.quarantined:
+            writer.append(line)
+    engine.note(f"batch {batch.ordinal}: {len(read.quarantined)} result lines name no row; kept in the spool as {name}")

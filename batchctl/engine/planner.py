@@ -1,0 +1,258 @@
+"""What to do next, as pure functions: state, limits and the time go in, decisions come out. No I/O, no clock."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import assert_never
+
+from batchctl_store.records import Account, Batch, BatchState, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one batch may hold; sizes are bytes as sent."""
+
+    max_requests: int
+    max_bytes: int
+    max_line_bytes: int
+
+
+def partition(sizes: Sequence[int], limits: Limits) -> list[int]:
+    """Cut consecutive rows into the fewest batches within the limits, as even as can be; returns their lengths.
+
+    Every size must be at most `limits.max_bytes`. Order is kept, so a batch is a run of rows.
+    """
+    if not sizes:
+        return []
+    totals = array("Q", accumulate(sizes, initial=0))  # not a list: a million rows are ordinary
+    best = _cuts(totals, limits.max_requests, limits.max_bytes)
+    fewest, largest = len(best), max(sizes)
+    low, high = 0.0, 1.0  # the smallest share of both limits that still needs no more batches, found by halving
+    for _ in range(24):
+        share = (low + high) / 2
+        count, size = max(1, int(limits.max_requests * share)), max(largest, int(limits.max_bytes * share))
+        cuts = _cuts(totals, count, size, at_most=fewest)
+        if cuts:
+            best, high = cuts, share
+        else:
+            low = share
+    return [end - start for start, end in zip([0, *best], best, strict=False)]
+
+
+def _cuts(totals: Sequence[int], count: int, size: int, at_most: int | None = None) -> list[int]:
+    """Ends of the runs that greedy filling makes; empty where that needs more than `at_most` runs."""
+    ends: list[int] = []
+    start, rows = 0, len(totals) - 1
+    while start < rows:
+        end = min(bisect_right(totals, totals[start] + size, start, rows + 1) - 1, start + count)
+        start = max(end, start + 1)
+        ends.append(start)
+        if at_most is not None and len(ends) > at_most:
+            return []
+    return ends
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Turn the pending rows of a job into batches."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Send a batch's file."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Create the batch at the provider."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Find out what became of an upload or a create whose owner died or had no answer."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Ask one profile's provider about these batches, in as few calls as it can."""
+
+    profile: str
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Take in the results of a batch that ended."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Carry out the user's wish: drop what was not sent, ask the provider to stop what was."""
+
+    job: Job
+    batch: Batch | None  # None: the rows that no batch holds
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Every row of the job has its final outcome."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Write the job's output file."""
+
+    job: Job
+
+
+Decision = Plan | Upload | Submit | Recover | Poll | Collect | Cancel | Finish | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What the planner has to know of a profile: seconds."""
+
+    settle_s: float  # after a send deadline, before anybody looks
+    coalesce_s: float  # how long rows to be sent again wait for others while batches are still out
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything `decide` looks at."""
+
+    jobs: Mapping[int, Job]
+    batches: Sequence[Batch]
+    accounts: Mapping[str, Account]
+    timings: Mapping[str, Timing]
+    live_owners: frozenset[str]  # owners whose process certainly still runs: they are left alone
+
+
+def decide(state: Snapshot, now: float) -> list[Decision]:
+    """All that can be done now, in an order that gets results in first and sends last."""
+    decisions: list[Decision] = []
+    polls: dict[str, list[Batch]] = {}
+    for batch in state.batches:
+        job = state.jobs.get(batch.job_id)
+        decision = _for_batch(batch, job, state, now)
+        if isinstance(decision, Poll):
+            polls.setdefault(batch.profile, []).append(batch)
+        elif decision is not None:
+            decisions.append(decision)
+    decisions += [Poll(profile, tuple(found)) for profile, found in polls.items()]
+    for job in state.jobs.values():
+        held = [batch for batch in state.batches if batch.job_id == job.id]
+        decisions += _for_job(job, held, state, now)
+    return sorted(decisions, key=_order)
+
+
+def _order(decision: Decision) -> int:
+    kinds = (Recover, Cancel, Poll, Collect, Merge, Finish, Plan, Upload, Submit)
+    return kinds.index(type(decision))
+
+
+def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> Decision | None:
+    if job is None or (batch.not_before is not None and batch.not_before > now):
+        return None
+    canceling = job.cancel_requested_at is not None
+    match batch.state:
+        case BatchState.PLANNED | BatchState.READY:
+            if canceling:
+                return Cancel(job, batch)
+            if job.paused_at is not None or _paused(state, batch.account, now):
+                return None
+            return Upload(batch) if batch.state is BatchState.PLANNED else Submit(batch)
+        case BatchState.UPLOADING:
+            return None if batch.owner in state.live_owners else Recover(batch)
+        case BatchState.SUBMITTING | BatchState.IN_DOUBT:
+            return _recovery(batch, state, now)
+        case BatchState.SUBMITTED:
+            if canceling and any(s.cancel_sent_at is None for s in batch.live):
+                return Cancel(job, batch)
+            return Poll(batch.profile, (batch,)) if (batch.next_poll_at or 0) <= now else None
+        case BatchState.ENDED:
+            return Collect(batch)
+        case BatchState.COLLECTED | BatchState.REJECTED | BatchState.CANCELED | BatchState.GONE:
+            if any(late.ended_at is not None for late in batch.live):
+                return Collect(batch)
+            looks = batch.live or any(s.watched(now) for s in batch.submissions)
+            return Poll(batch.profile, (batch,)) if looks and (batch.next_poll_at or 0) <= now else None
+        case _:
+            assert_never(batch.state)
+
+
+def _recovery(batch: Batch, state: Snapshot, now: float) -> Decision | None:
+    """Nobody looks for a create before its send deadline plus the grace has passed."""
+    open_try = batch.open_submission
+    if open_try is None or batch.owner in state.live_owners and batch.state is BatchState.SUBMITTING:
+        return None
+    settle = state.timings[batch.profile].settle_s
+    return Recover(batch) if now >= open_try.send_deadline + settle else None
+
+
+def _for_job(job: Job, held: Iterable[Batch], state: Snapshot, now: float) -> list[Decision]:
+    if job.ready_at is None:
+        return []
+    if job.finished_at is not None:
+        due = job.merge_not_before is None or job.merge_not_before <= now
+        return [Merge(job)] if job.output_path is not None and job.merged_at is None and due else []
+    if job.pending_rows > 0:
+        if job.cancel_requested_at is not None:
+            return [Cancel(job, None)]
+        if job.paused_at is None and _replan(job, held, state, now):
+            return [Plan(job)]
+        return []
+    return [Finish(job)] if job.open_rows == 0 else []
+
+
+def _replan(job: Job, held: Iterable[Batch], state: Snapshot, now: float) -> bool:
+    """Rows to be sent again wait a little for others, so that they do not go out as many tiny batches."""
+    if job.replan_at is None:
+        return True
+    if now < job.replan_at:
+        return False
+    out = any(batch.state is not BatchState.PLANNED for batch in held if not _closed(batch))
+    return not out or now >= job.replan_at + state.timings[job.profile].coalesce_s
+
+
+def _closed(batch: Batch) -> bool:
+    return batch.state in (BatchState.COLLECTED, BatchState.REJECTED, BatchState.CANCELED, BatchState.GONE)
+
+
+def _paused(state: Snapshot, account: str, now: float) -> bool:
+    known = state.accounts.get(account)
+    if known is None or known.paused_at is None:
+        return False
+    return known.not_before is None or known.not_before > now
+
+
+def next_time(state: Snapshot, now: float) -> float | None:
+    """When something will be due that is not due now; None where nothing is waited for."""
+    times: list[float] = []
+    for batch in state.batches:
+        if batch.state in (BatchState.SUBMITTING, BatchState.IN_DOUBT) and batch.open_submission:
+            settled = batch.open_submission.send_deadline + state.timings[batch.profile].settle_s
+            times.append(max(settled, batch.not_before or 0))
+            continue
+        times += [t for t in (batch.not_before, batch.next_poll_at if batch.live else None) if t is not None]
+    for job in state.jobs.values():
+        coalesced = None if job.replan_at is None else job.replan_at + state.timings[job.profile].coalesce_s
+        times += [t for t in (job.replan_at, coalesced, job.merge_not_before) if t is not None]
+    times += [a.not_before for a in state.accounts.values() if a.not_before is not None]
+    later = [t for t in times if t > now]
+    return min(later) if later else None

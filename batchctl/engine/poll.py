@@ -1,0 +1,205 @@
+"""What the provider says of the batches that are out, and what follows for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from batchctl_adapters.base import Phase, RemoteBatch
+from batchctl_adapters.errors import AdapterError, Auth, Transient
+from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
+
+from batchctl.engine.context import Engine
+from batchctl.engine.recover import found_late
+from batchctl.engine.submit import backoff
+
+SHORT_PATIENCE_S = 1_800.0
+"""How long results may lag behind the counts that promise them (DESIGN 3)."""
+GONE_LOOKS = 3
+MAX_POLL_S = 900.0
+
+
+def poll(engine: Engine, profile: str, batches: Iterable[Batch]) -> None:
+    """One observation of a profile's batches; what cannot be asked changes no state."""
+    batches = list(batches)
+    account = engine.profile(profile).account_name
+    adapter, now = engine.adapter(profile), engine.clock.now()
+    watched = engine.store.batches.watched(account, now)
+    ids = {s.remote_id: (batch, s) for batch in batches for s in batch.live if s.remote_id}
+    try:
+        seen = adapter.poll(list(ids), watch=list(watched))
+    except AdapterError as error:
+        _unreachable(engine, profile, batches, error)
+        return
+    paused = engine.paused(account)
+    if paused is not None and paused.pause_kind == "auth":
+        engine.store.batches.resume_account(account, now=now)  # the key works again
+    for remote_id, remote in seen.batches.items():
+        if remote_id in ids:
+            _observed(engine, *ids[remote_id], remote)
+    for remote_id in seen.gone:
+        if remote_id in ids:
+            _not_found(engine, *ids[remote_id])
+    for tag, remote in seen.late.items():
+        if tag in watched:
+            found_late(engine, remote, watched[tag])
+    for batch in batches:
+        if batch.state in CLOSED and not batch.live:  # only watched for
+            engine.store.batches.touch(batch.id, next_poll_at=now + MAX_POLL_S)
+        _settle(engine, engine.store.batches.get(batch.id))
+
+
+def _unreachable(engine: Engine, profile: str, batches: Iterable[Batch], error: AdapterError) -> None:
+    now = engine.clock.now()
+    interval = engine.profile(profile).poll_interval_s
+    asked = error.retry_after if isinstance(error, Transient) else None
+    for batch in batches:
+        engine.store.batches.touch(batch.id, next_poll_at=now + max(interval, asked or 0.0))
+    if isinstance(error, Auth):
+        account = engine.profile(profile).account_name
+        engine.store.batches.pause_account(
+            account, now=now, kind="auth", reason=error.message, not_before=now + backoff(3)
+        )
+    engine.note(f"{profile} could not be asked: {error.message}")
+
+
+def _observed(engine: Engine, batch: Batch, submission: Submission, remote: RemoteBatch) -> None:
+    now, store = engine.clock.now(), engine.store
+    counted = submission.counted if remote.counts is None else remote.counts.succeeded + remote.counts.failed
+    changed = remote.raw_status != submission.raw_status
+    unknown = remote.phase is Phase.UNKNOWN
+    if unknown:
+        engine.note(f"{remote.remote_id} has the status {remote.raw_status!r}, which is unknown here: polling on")
+    ended = remote.phase is Phase.ENDED
+    store.batches.note_submission(
+        submission,
+        now=now,
+        event=f"{remote.remote_id} is {remote.raw_status}{' (unknown status)' if unknown else ''}" if changed else None,
+        raw_status=remote.raw_status,
+        counted=counted,
+        expires_at=remote.expires_at or submission.expires_at,
+        files=remote.files,
+        gone_looks=0,
+        ended_at=(remote.ended_at or now) if ended else None,
+    )
+    quiet = not changed and counted == submission.counted
+    store.batches.touch(
+        batch.id,
+        raw_status=remote.raw_status,
+        window_ends_at=remote.expires_at or batch.window_ends_at,
+        next_poll_at=now + _cadence(engine, batch, quiet=quiet),
+    )
+    if ended and batch.state is BatchState.SUBMITTED and remote.ran_nothing:
+        _ran_nothing(engine, store.batches.get(batch.id), submission, remote)
+
+
+def _cadence(engine: Engine, batch: Batch, *, quiet: bool) -> float:
+    """The profile's interval; up to four times as long while nothing changes and the batch is young in its window."""
+    interval = engine.profile(batch.profile).poll_interval_s
+    return min(interval * 4, max(interval, MAX_POLL_S)) if quiet else interval
+
+
+def _ran_nothing(engine: Engine, batch: Batch, submission: Submission, remote: RemoteBatch) -> None:
+    """A batch that ended before anything ran: back-pressure is waited out, a faulty file fails the rows it names."""
+    now, store = engine.clock.now(), engine.store
+    message = "; ".join(error.message for error in remote.errors) or f"ended as {remote.raw_status}"
+    if remote.raw_status.lower() in ("cancelled", "canceled", "expired"):
+        return  # canceled or expired before its first row: collected, all its rows are told so
+    others = [s for s in batch.live if s.id != submission.id]
+    if others:
+        store.batches.note_submission(submission, state=SubmissionState.REFUSED)
+        return
+    if remote.resend is not None:
+        wait = backoff(batch.refusals)
+        again = remote.resend in ("file", "transient")
+        store.batches.resolve(
+            batch,
+            submission,
+            to=BatchState.PLANNED if again else BatchState.READY,
+            submission_to=SubmissionState.REFUSED,
+            now=now,
+            text=f"sent again later, nothing ran: {message}",
+            not_before=now + wait,
+            next_poll_at=None,
+            refusals=batch.refusals + 1,
+            note=message,
+        )
+        if remote.resend in ("queue_full", "billing"):
+            kind = "queue" if remote.resend == "queue_full" else "billing"
+            store.batches.pause_account(batch.account, now=now, kind=kind, reason=message, not_before=now + wait)
+        return
+    if remote.errors:
+        _validation_failed(engine, batch, remote, message)
+
+
+def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, message: str) -> None:
+    """submitted -> rejected: rows named by line fail, the others are sent again without them."""
+    rows = engine.store.rows.of_batch(batch)
+    named = sorted({rows[e.line - 1] for e in remote.errors if e.line is not None and 1 <= e.line <= len(rows)})
+    if named:
+        job = engine.store.jobs.get(batch.job_id)
+        lines = [line.decode() for line in engine.spool.reader(f"{job.spool}/lines").pick(named[:3])]
+        message = f"{message} ({job.input_name}, line {', '.join(lines)})"
+    code = remote.errors[0].code or "rejected"
+    engine.store.rows.fail_batch(
+        batch,
+        to=BatchState.REJECTED,
+        now=engine.clock.now(),
+        outcome="errored",
+        code=code,
+        message=f"the provider refused the batch: {code}: {message}",
+        only=named or None,
+    )
+    engine.note(f"batch {batch.ordinal} was refused by the provider: {code}: {message}")
+
+
+def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
+    """404 for a batch we know: only after several looks is it believed to be gone."""
+    now, looks = engine.clock.now(), submission.gone_looks + 1
+    engine.store.batches.note_submission(
+        submission, now=now, event=f"{submission.remote_id} was not found (look {looks})", gone_looks=looks
+    )
+    interval = engine.profile(batch.profile).poll_interval_s
+    engine.store.batches.touch(batch.id, next_poll_at=now + interval)
+
+
+def _settle(engine: Engine, batch: Batch) -> None:
+    """submitted -> ended once every live submission is terminal; -> gone where none of them is there any more."""
+    if batch.state in CLOSED or batch.state is not BatchState.SUBMITTED or not batch.live:
+        return
+    now = engine.clock.now()
+    there = [s for s in batch.live if s.gone_looks < GONE_LOOKS]
+    if not there:
+        message = f"{batch.live[0].remote_id} is gone at the provider; its rows may have been billed"
+        engine.store.rows.fail_batch(
+            batch, to=BatchState.GONE, now=now, outcome="gone", code="gone", message=message, only=None
+        )
+        engine.note(f"batch {batch.ordinal}: {message}")
+        return
+    if any(s.ended_at is None for s in there):
+        return
+    if any(_files_lag(engine, s, now) for s in there):
+        return
+    try:
+        engine.store.batches.move(
+            batch.id,
+            BatchState.ENDED,
+            sources={BatchState.SUBMITTED},
+            now=now,
+            text=f"ended as {batch.raw_status}",
+            not_before=None,
+            next_poll_at=None,
+        )
+    except IllegalMove:
+        return
+
+
+def _files_lag(engine: Engine, submission: Submission, now: float) -> bool:
+    """True while the counts promise rows but no file is named yet, for a while."""
+    if submission.files or not submission.counted:
+        return False
+    since = submission.short_since or now
+    if submission.short_since is None:
+        engine.store.batches.note_submission(
+            submission, now=now, event="ended, but its result files are not there yet", short_since=now
+        )
+    return now - since < SHORT_PATIENCE_S

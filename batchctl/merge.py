@@ -1,0 +1,117 @@
+"""Results go back to their rows: one output row for each input row, in input order, and the sum is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from batchctl_store.records import Job, StoreError
+
+from batchctl.answers import AnswerColumns, answer_columns
+from batchctl.engine.context import Engine
+from batchctl.errors import UserError
+from batchctl.outputs import open_output
+from batchctl.task import Task
+
+MERGE_RETRY_S = 300.0
+
+
+@dataclass(slots=True)
+class Accounting:
+    """What became of every row; `outcomes` sums up to `rows`, or the merge fails."""
+
+    rows: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    judged: int = 0  # rows with a gold value and an answer
+    correct: int = 0
+
+    @property
+    def succeeded(self) -> int:
+        """Rows with an answer."""
+        return self.outcomes.get("succeeded", 0)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the judged rows whose answer is the gold value; None where no gold column is named."""
+        return self.correct / self.judged if self.judged else None
+
+
+def merge_job(engine: Engine, job: Job) -> None:
+    """The merge that a finished job asked for; a failure is noted and tried again later."""
+    if job.output_path is None:
+        return
+    now = engine.clock.now()
+    try:
+        accounting = write_results(engine, job, Path(job.output_path))
+    except (UserError, OSError) as error:
+        engine.store.jobs.update(
+            job.id,
+            now=now,
+            event=f"merge failed: {error}",
+            merge_error=str(error),
+            merge_not_before=now + engine.clock.real(MERGE_RETRY_S),
+        )
+        engine.note(f"the merge of {job.name} failed and is tried again: {error}")
+        return
+    text = f"merged {accounting.rows} rows into {job.output_path}"
+    engine.store.jobs.update(job.id, now=now, event=text, merged_at=now, merge_error=None, merge_not_before=None)
+
+
+def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
+    """Write every row of the job to `path` (.jsonl or .csv), as it stands now.
+
+    Raises StoreError where the rows written are not the rows taken in: the file is not put in place then.
+    """
+    task = Task.from_canonical(job.task)
+    added = answer_columns(task, job.columns)
+    accounting = Accounting()
+    with open_output(path, columns=job.columns, added=added.names) as output:
+        for raw, extra in _rows(engine, job, task, added, accounting):
+            output.write(raw, extra)
+        if accounting.rows != job.rows or sum(accounting.outcomes.values()) != job.rows:
+            raise StoreError(
+                f"job {job.name} took {job.rows} rows in and {accounting.rows} would come out; run `batchctl doctor`"
+            )
+    return accounting
+
+
+def _rows(
+    engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting
+) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
+    lines = engine.spool.reader(f"{job.spool}/rows").lines()
+    outcomes, names = accounting.outcomes, added
+    for raw, stored in zip(lines, engine.store.rows.merged(job.id), strict=True):
+        _, state, outcome, attempts, batch, answer, finish, tokens_in, tokens_out, _cached, _model, code, error = stored
+        word = outcome or state
+        accounting.rows += 1
+        outcomes[word] = outcomes.get(word, 0) + 1
+        accounting.input_tokens += tokens_in or 0
+        accounting.output_tokens += tokens_out or 0
+        extra = names.values(answer if answer is not None else None, succeeded=word == "succeeded")
+        extra[names.outcome] = word
+        extra[names.error] = None if word == "succeeded" else _reason(code, error)
+        extra[names.finish_reason] = finish
+        extra[names.input_tokens] = tokens_in
+        extra[names.output_tokens] = tokens_out
+        extra[names.attempts] = attempts
+        extra[names.batch] = None if batch is None else f"b{batch}"
+        if task.expected is not None and word == "succeeded":
+            accounting.judged += 1
+            accounting.correct += _gold(raw, task.expected) == answer
+        yield raw, extra
+
+
+def _reason(code: str | None, error: str | None) -> str | None:
+    if code and error:
+        return f"{code}: {error}" if not error.startswith(code) else error
+    return error or code
+
+
+def _gold(raw: bytes, column: str) -> str | None:
+    value = json.loads(raw).get(column)
+    return value if value is None or isinstance(value, str) else str(value)

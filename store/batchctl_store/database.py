@@ -1,0 +1,101 @@
+"""The connection: SQLite set up for several processes, short transactions, migrations under a lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+
+from batchctl_store.migrations import HEAD
+from batchctl_store.records import StoreError
+
+BUSY_TIMEOUT_MS = 30_000
+
+
+class Database:
+    """A store's database, migrated when opened. `begin` writes, `read` reads; neither is held over a network call."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            # created here so that the file is private from its first byte on
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self.engine = _sqlite(path)
+        self._migrate()
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A short write transaction; takes the write lock at once, so that what it read stays true."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read that blocks no writer; each statement sees one consistent state."""
+        with self.engine.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+    def _migrate(self) -> None:
+        if self._version() == HEAD:
+            return
+        with FileLock(self.path.with_suffix(".migrate.lock"), timeout=120):
+            version = self._version()
+            if version != HEAD:
+                self._upgrade(version)
+
+    def _version(self) -> str | None:
+        with self.read() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            return None if version is None else str(version)
+
+    def _upgrade(self, version: str | None) -> None:
+        from alembic import command
+        from alembic.config import Config
+        from alembic.script import ScriptDirectory
+        from alembic.util import CommandError
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        if version is not None:
+            try:
+                ScriptDirectory.from_config(config).get_revision(version)
+            except CommandError as error:
+                raise StoreError(
+                    f"{self.path} was written by a newer batchctl (schema {version}, this one knows {HEAD}): upgrade it"
+                ) from error
+        with self.engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def _sqlite(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun below, not by the driver
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")  # an intent must be on disk before its call is made
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        if connection.get_isolation_level() != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
