@@ -47,9 +47,9 @@ def collect(engine: Engine, batch: Batch) -> None:
         return
     read = _Read()
     rows = frozenset(engine.store.rows.of_batch(batch))
-    engine.store.rows.stage(batch, _results(engine, job, batch, adapter, names, rows, read))
+    engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, read))
     absent = ("gone", "its result file is gone at the provider") if gone else ("missing", ABSENT_MESSAGE)
-    outcomes = engine.store.rows.collect(
+    outcomes = engine.store.outcomes.collect(
         batch,
         now=engine.clock.now(),
         resent=RESENT,
@@ -76,8 +76,8 @@ def take_late(engine: Engine, batch: Batch) -> None:
             engine.note(f"late results of {submission.tag} could not be fetched: {error.message}")
             engine.store.batches.touch(batch.id, next_poll_at=engine.clock.now() + backoff(0))
             continue
-        engine.store.rows.stage(batch, _results(engine, job, batch, adapter, names, rows, _Read()))
-        engine.store.rows.take_late(batch, submission, now=engine.clock.now())
+        engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, _Read()))
+        engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
 
 
 def _fetch_all(engine: Engine, job: Job, adapter: BatchAdapter, submission: Submission) -> list[str]:

@@ -140,7 +140,7 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
         lines = [line.decode() for line in engine.spool.reader(f"{job.spool}/lines").pick(named[:3])]
         message = f"{message} ({job.input_name}, line {', '.join(lines)})"
     code = remote.errors[0].code or "rejected"
-    engine.store.rows.fail_batch(
+    engine.store.outcomes.fail_batch(
         batch,
         to=BatchState.REJECTED,
         now=engine.clock.now(),
@@ -170,7 +170,7 @@ def _settle(engine: Engine, batch: Batch) -> None:
     there = [s for s in batch.live if s.gone_looks < GONE_LOOKS]
     if not there:
         message = f"{batch.live[0].remote_id} is gone at the provider; its rows may have been billed"
-        engine.store.rows.fail_batch(
+        engine.store.outcomes.fail_batch(
             batch, to=BatchState.GONE, now=now, outcome="gone", code="gone", message=message, only=None
         )
         engine.note(f"batch {batch.ordinal}: {message}")

@@ -185,7 +185,7 @@ def _pause(engine: Engine, batch: Batch, error: AdapterError) -> None:
 
 def _reject(engine: Engine, batch: Batch, error: Permanent) -> None:
     """uploading | submitting -> rejected: the provider would refuse the same again, so its rows fail."""
-    engine.store.rows.fail_batch(
+    engine.store.outcomes.fail_batch(
         batch,
         to=BatchState.REJECTED,
         now=engine.clock.now(),

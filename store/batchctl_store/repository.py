@@ -11,6 +11,7 @@ from batchctl_store import models
 from batchctl_store.batches import Batches
 from batchctl_store.database import Database
 from batchctl_store.jobs import Jobs
+from batchctl_store.outcomes import Outcomes
 from batchctl_store.rows import Rows
 
 SETTING = models.metadata.tables["setting"]
@@ -25,6 +26,7 @@ class Repository:
         self.jobs = Jobs(self._db)
         self.batches = Batches(self._db)
         self.rows = Rows(self._db, self.batches)
+        self.outcomes = Outcomes(self._db)
         self.store_id = self._store_id()
 
     def close(self) -> None:
