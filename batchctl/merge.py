@@ -14,6 +14,7 @@ from batchctl.answers import AnswerColumns, answer_columns
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
 from batchctl.outputs import open_output
+from batchctl.rowjson import parse_exactly
 from batchctl.task import Task
 
 MERGE_RETRY_S = 300.0
@@ -67,7 +68,7 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
 
     Raises StoreError where the rows written are not the rows taken in: the file is not put in place then.
     """
-    task = Task.from_canonical(job.task)
+    task = Task.model_validate_json(job.task)
     added = answer_columns(task, job.columns)
     accounting = Accounting()
     with open_output(path, columns=job.columns, added=added.names) as output:
@@ -84,26 +85,29 @@ def _rows(
     engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting
 ) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
     lines = engine.spool.reader(f"{job.spool}/rows").lines()
-    outcomes, names = accounting.outcomes, added
+    outcomes, parsed = accounting.outcomes, task.output.json_schema is not None
     for raw, stored in zip(lines, engine.store.rows.merged(job.id), strict=True):
         _, state, outcome, attempts, batch, answer, finish, tokens_in, tokens_out, _cached, _model, code, error = stored
         word = outcome or state
+        succeeded = word == "succeeded"
         accounting.rows += 1
         outcomes[word] = outcomes.get(word, 0) + 1
         accounting.input_tokens += tokens_in or 0
         accounting.output_tokens += tokens_out or 0
-        extra = names.values(answer if answer is not None else None, succeeded=word == "succeeded")
-        extra[names.outcome] = word
-        extra[names.error] = None if word == "succeeded" else _reason(code, error)
-        extra[names.finish_reason] = finish
-        extra[names.input_tokens] = tokens_in
-        extra[names.output_tokens] = tokens_out
-        extra[names.attempts] = attempts
-        extra[names.batch] = None if batch is None else f"b{batch}"
-        if task.expected is not None and word == "succeeded":
+        account = {
+            "outcome": word,
+            "error": None if succeeded else _reason(code, error),
+            "finish_reason": finish,
+            "input_tokens": tokens_in,
+            "output_tokens": tokens_out,
+            "attempts": attempts,
+            "batch": None if batch is None else f"b{batch}",
+        }
+        value = answer if succeeded else None  # half an answer is no answer: it stays in the store
+        if task.expected is not None and succeeded:
             accounting.judged += 1
             accounting.correct += _gold(raw, task.expected) == answer
-        yield raw, extra
+        yield raw, added.cells(parse_exactly(value.encode()) if parsed and value is not None else value, account)
 
 
 def _reason(code: str | None, error: str | None) -> str | None:

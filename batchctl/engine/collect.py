@@ -136,7 +136,7 @@ def _results(
     read: _Read,
 ) -> Iterator[RowResult]:
     """Each line's row by its id, never by its place; what names no row of the batch is quarantined."""
-    judge = Judge(Task.from_canonical(job.task))
+    judge = Judge(Task.model_validate_json(job.task))
     store_id, parse = engine.store.store_id, adapter.parse
     seen: set[int] = set()
     for name in names:
@@ -165,8 +165,10 @@ def row_result(row: int, result: Result, judge: Judge) -> RowResult:
     code, error = result.error_code, result.error
     if outcome is Outcome.SUCCEEDED:
         judged = judge.judge(result.text or "")
-        if judged.ok:
-            answer = judged.text
+        if judged.ok and isinstance(judged.value, str):
+            answer = judged.value  # the label itself, whatever shape it came in
+        elif judged.ok:
+            answer = (result.text or "").strip()  # JSON as it was spelled
         else:
             outcome, code, error = Outcome.INVALID, "invalid_answer", judged.problem
     usage = result.usage

@@ -76,7 +76,7 @@ def create_job(engine: Engine, order: Order) -> Job:
 
 def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapter) -> Taken:
     """Copy the input to the spool and render every row beside it, in one pass over the file."""
-    renderer = Renderer(order.task, model_of(order.task, profile))
+    renderer = Renderer(order.task, model_of(order.task, profile), source=str(order.source))
     table = open_table(order.source, format=order.input_format)
     folder = f"jobs/{secrets.token_hex(8)}"
     envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}")) - 2
@@ -110,7 +110,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
     now, store, model = engine.clock.now(), engine.store, model_of(order.task, profile)
     new = NewJob(
         stem=_stem(order),
-        task=order.task.canonical,
+        task=order.task.model_dump_json(),
         task_hash=order.task.digest,
         input_name=str(order.source),
         input_hash=taken.input_hash,
