@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batchctl_store.records import Job, StoreError
+from batchctl_store.spool import SpoolError
 
 from batchctl.answers import AnswerColumns, answer_columns
 from batchctl.engine.context import Engine
@@ -49,7 +50,7 @@ def merge_job(engine: Engine, job: Job) -> None:
     now = engine.clock.now()
     try:
         accounting = write_results(engine, job, Path(job.output_path))
-    except (UserError, OSError) as error:
+    except (UserError, StoreError, SpoolError, OSError) as error:
         engine.store.jobs.update(
             job.id,
             now=now,

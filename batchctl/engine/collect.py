@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
 from batchctl_adapters.errors import AdapterError, RemoteGone
 from batchctl_store.records import Batch, Job, RowResult, Submission
-from batchctl_store.spool import SpoolError
+from batchctl_store.spool import FrameReader, FrameWriter, SpoolError
 
 from batchctl.answers import Judge
 from batchctl.engine.context import Engine, row_of
@@ -26,7 +26,7 @@ class _Read:
 
     lines: int = 0
     duplicates: int = 0
-    quarantined: list[bytes] = field(default_factory=list)
+    quarantined: int = 0
 
 
 def collect(engine: Engine, batch: Batch) -> None:
@@ -43,24 +43,32 @@ def collect(engine: Engine, batch: Batch) -> None:
         except (AdapterError, SpoolError) as error:
             _later(engine, batch, f"results could not be fetched: {error}")
             return
-    if _short(engine, batch, names, gone=gone):
+    if _short(engine, batch, adapter, names, gone=gone):
         return
-    read = _Read()
     rows = frozenset(engine.store.rows.of_batch(batch))
-    engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, read))
-    absent = ("gone", "its result file is gone at the provider") if gone else ("missing", ABSENT_MESSAGE)
+    read = _stage(engine, job, batch, adapter, names, rows)
     outcomes = engine.store.outcomes.collect(
         batch,
         now=engine.clock.now(),
         resent=RESENT,
-        absent=absent,
+        absent=("gone", "its result file is gone at the provider") if gone else _absent(batch),
         replan_at=engine.clock.now() + _pause_before_resend(batch),
         text_=f"collected {read.lines} lines{_extras(read)}",
     )
-    _quarantine(engine, job, batch, read)
     for outcome in ("missing", "gone"):
         if outcomes.get(outcome):
             engine.note(f"batch {batch.ordinal}: {outcomes[outcome]} rows are {outcome}")
+
+
+def _absent(batch: Batch) -> tuple[str, str]:
+    """What rows in no file are. Where nothing was ever counted and there is no file, the whole batch never ran."""
+    if not any(s.files or s.counted for s in batch.live):
+        match (batch.raw_status or "").lower():
+            case "expired":
+                return "expired", "the batch expired before it ran"
+            case "cancelled" | "canceled":
+                return "canceled", "the batch was canceled before it ran"
+    return "missing", ABSENT_MESSAGE
 
 
 def take_late(engine: Engine, batch: Batch) -> None:
@@ -76,7 +84,7 @@ def take_late(engine: Engine, batch: Batch) -> None:
             engine.note(f"late results of {submission.tag} could not be fetched: {error.message}")
             engine.store.batches.touch(batch.id, next_poll_at=engine.clock.now() + backoff(0))
             continue
-        engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, _Read()))
+        _stage(engine, job, batch, adapter, names, rows)
         engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
 
 
@@ -93,12 +101,12 @@ def _fetch_all(engine: Engine, job: Job, adapter: BatchAdapter, submission: Subm
     return names
 
 
-def _short(engine: Engine, batch: Batch, names: list[str], *, gone: bool) -> bool:
+def _short(engine: Engine, batch: Batch, adapter: BatchAdapter, names: list[str], *, gone: bool) -> bool:
     """True where the files hold fewer lines than the counts promise, and there is patience left to fetch them anew."""
     promised = max((s.counted or 0 for s in batch.live), default=0)
     readers = [engine.spool.reader(name) for name in names]
     lines = sum(reader.line_count for reader in readers)
-    torn = any(not reader.complete for reader in readers)
+    torn = any(not reader.complete and not _parses(adapter, reader) for reader in readers)
     if gone or (lines >= promised and not torn):
         return False
     now = engine.clock.now()
@@ -115,6 +123,16 @@ def _short(engine: Engine, batch: Batch, names: list[str], *, gone: bool) -> boo
     return True
 
 
+def _parses(adapter: BatchAdapter, reader: FrameReader) -> bool:
+    """True where a file without a line end at its end is whole all the same."""
+    last = next(iter(reader.lines(reader.line_count - 1)), b"")
+    try:
+        adapter.parse(last)
+    except BadLine:
+        return False
+    return True
+
+
 def _later(engine: Engine, batch: Batch, note: str) -> None:
     wait = max(engine.profile(batch.profile).poll_interval_s, 1.0)
     engine.store.batches.touch(
@@ -126,6 +144,20 @@ def _later(engine: Engine, batch: Batch, note: str) -> None:
     )
 
 
+def _stage(
+    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, names: list[str], rows: frozenset[int]
+) -> _Read:
+    """Write every line's result down; what names no row of the batch is kept in a file of its own, for people."""
+    read, name = _Read(), f"{job.spool}/quarantine/{batch.id}"
+    with engine.spool.writer(name) as quarantine:
+        engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, read, quarantine))
+    if read.quarantined:
+        engine.note(f"batch {batch.ordinal}: {read.quarantined} result lines name no row; kept in the spool: {name}")
+    else:
+        engine.spool.delete(name)
+    return read
+
+
 def _results(
     engine: Engine,
     job: Job,
@@ -134,8 +166,9 @@ def _results(
     names: list[str],
     rows: frozenset[int],
     read: _Read,
+    quarantine: FrameWriter,
 ) -> Iterator[RowResult]:
-    """Each line's row by its id, never by its place; what names no row of the batch is quarantined."""
+    """Each line's row by its id, never by its place."""
     judge = Judge(Task.model_validate_json(job.task))
     store_id, parse = engine.store.store_id, adapter.parse
     seen: set[int] = set()
@@ -144,17 +177,17 @@ def _results(
             if not line.strip():
                 continue
             read.lines += 1
+            row, problem = None, "names no row of this batch"
             try:
                 result = parse(line)
+                row = row_of(result.custom_id, store_id, batch)
             except BadLine as error:
-                read.quarantined.append(b"%s:%d: %s: %s" % (name.encode(), number, str(error).encode(), line[:2_000]))
-                continue
-            row = row_of(result.custom_id, store_id, batch)
+                problem = str(error)
             if row is None or row not in rows:
-                read.quarantined.append(b"%s:%d: no row of this batch: %s" % (name.encode(), number, line[:2_000]))
+                read.quarantined += 1
+                quarantine.append(f"{name}:{number}: {problem}: ".encode() + line)
                 continue
-            if row in seen:
-                read.duplicates += 1
+            read.duplicates += row in seen
             seen.add(row)
             yield row_result(row, result, judge)
 
@@ -196,16 +229,5 @@ def _extras(read: _Read) -> str:
     if read.duplicates:
         parts.append(f"{read.duplicates} more than once")
     if read.quarantined:
-        parts.append(f"{len(read.quarantined)} quarantined")
+        parts.append(f"{read.quarantined} quarantined")
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def _quarantine(engine: Engine, job: Job, batch: Batch, read: _Read) -> None:
-    """Keep lines that name no row beside the results, for people."""
-    if not read.quarantined:
-        return
-    name = f"{job.spool}/quarantine/{batch.id}"
-    with engine.spool.writer(name) as writer:
-        for line in read.quarantined:
-            writer.append(line)
-    engine.note(f"batch {batch.ordinal}: {len(read.quarantined)} result lines name no row; kept in the spool as {name}")

@@ -15,13 +15,13 @@ from batchctl_adapters.profile import Profile
 from batchctl_store.records import DuplicateJob, Job, NewJob
 
 from batchctl.engine.context import ID_WIDTH, Engine
+from batchctl.engine.locks import lives, ownership
+from batchctl.engine.plan import plan_rows
 from batchctl.errors import InputError, UsageError
 from batchctl.inputs import open_table
 from batchctl.render import Renderer
 from batchctl.task import Task
 
-from .locks import lives, ownership
-from .plan import plan_rows
 
 SAME_WITHIN_S = 7 * 86_400.0
 

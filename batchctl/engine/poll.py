@@ -64,7 +64,8 @@ def _unreachable(engine: Engine, profile: str, batches: Iterable[Batch], error: 
 
 def _observed(engine: Engine, batch: Batch, submission: Submission, remote: RemoteBatch) -> None:
     now, store = engine.clock.now(), engine.store
-    counted = submission.counted if remote.counts is None else remote.counts.succeeded + remote.counts.failed
+    seen = 0 if remote.counts is None else remote.counts.succeeded + remote.counts.failed
+    counted = max(seen, submission.counted or 0)  # a cancel may set counts back (PROVIDERS.md 2.7)
     changed = remote.raw_status != submission.raw_status
     unknown = remote.phase is Phase.UNKNOWN
     if unknown:

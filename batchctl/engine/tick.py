@@ -20,6 +20,7 @@ from batchctl.engine.recover import recover
 from batchctl.engine.submit import submit, upload
 from batchctl.engine.wishes import carry_out_cancel
 from batchctl.merge import merge_job
+from batchctl_adapters.errors import AdapterError
 
 MAX_RUNTIME_S = 600.0
 
@@ -102,7 +103,7 @@ def act(
     uploads = [d for d in decisions if isinstance(d, planner.Upload)]
     for decision in decisions:
         if not isinstance(decision, planner.Upload):
-            _act(engine, decision, report)
+            _isolated(engine, decision, report)
             _count(report, decision)
             if progress:
                 progress()
@@ -111,7 +112,7 @@ def act(
     workers = max(engine.profile(d.batch.profile).concurrent_uploads for d in uploads)
     with ThreadPoolExecutor(workers, thread_name_prefix="upload") as pool:
         try:
-            for _ in pool.map(lambda d: upload(engine, d.batch), uploads):
+            for _ in pool.map(lambda d: _isolated(engine, d, report), uploads):
                 if progress:
                     progress()
         except BaseException:
@@ -124,6 +125,20 @@ def act(
 def _count(report: Report, decision: planner.Decision) -> None:
     kind = type(decision).__name__.lower()
     report.done[kind] = report.done.get(kind, 0) + 1
+
+
+def _isolated(engine: Engine, decision: planner.Decision, report: Report) -> None:
+    """What a provider refuses concerns the batches of that decision; the others go on."""
+    try:
+        _act(engine, decision, report)
+    except AdapterError as error:
+        engine.note(error.message)
+        batches = getattr(decision, "batches", None) or [getattr(decision, "batch", None)]
+        for batch in batches:
+            if batch is not None:
+                wait = engine.profile(batch.profile).poll_interval_s
+                at = engine.clock.now() + wait
+                engine.store.batches.touch(batch.id, not_before=at, next_poll_at=at, note=error.message)
 
 
 def _act(engine: Engine, decision: planner.Decision, report: Report) -> None:
