@@ -1,7 +1,7 @@
 """A real small model on this machine's CPU: llama.cpp in this process, through the package `xllamacpp`.
 
-The messages are laid out as a plain transcript and not in the model's own chat template: a model of this size follows a
-pattern better than an instruction (on 50 reviews SmolLM2-135M answers 0.92 of them right this way, 0.50 in its template).
+The messages are laid out as a plain transcript and not in the model's own chat template: a model of this size follows
+a pattern better than an instruction (SmolLM2-135M labels 0.92 of 50 reviews right this way, 0.50 in its template).
 """
 
 from __future__ import annotations
