@@ -1,8 +1,8 @@
 """One HTTP request with a limit on its total time, and the certainty whether any of it left this machine.
 
 HTTP clients limit single operations (connect, each read), not the whole call, and name resolution not at all; after
-giving up on such a call nothing may be sent any more, or a batch could appear that nobody waits for. So the call runs in
-a thread of its own and passes a gate right before its first byte; giving up shuts that gate, and the socket.
+giving up on such a call nothing may be sent any more, or a batch could appear that nobody waits for. So the call runs
+in a thread of its own and passes a gate right before its first byte; giving up shuts that gate, and the socket.
 """
 
 from __future__ import annotations

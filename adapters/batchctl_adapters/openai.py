@@ -18,7 +18,6 @@ from .base import (
     Absent,
     Capabilities,
     Doubt,
-    Found,
     Observed,
     Phase,
     RemoteBatch,
@@ -54,7 +53,7 @@ _FAILED_RETRIEVES = 3
 
 
 class OpenAIAdapter:
-    """The adapter for `profile`; `key` may be empty where the endpoint wants none. Opens its connection on first use."""
+    """The adapter for `profile`; `key` may be empty where the endpoint wants none. Connects on first use."""
 
     def __init__(self, profile: Profile, key: Secret) -> None:
         self._profile = profile
@@ -285,9 +284,9 @@ class OpenAIAdapter:
         compares the last line end and the number of lines. Redirects to another host are refused.
         """
         client = self._open()
-        with self._translated(f"download of {handle}", gone=True):
-            with client.files.with_streaming_response.content(handle) as response:
-                yield from response.iter_bytes(_CHUNK_BYTES)
+        content = client.files.with_streaming_response.content
+        with self._translated(f"download of {handle}", gone=True), content(handle) as response:
+            yield from response.iter_bytes(_CHUNK_BYTES)
 
     def parse(self, line: bytes) -> Result:
         """As `openai_results.parse_result`."""
@@ -311,7 +310,7 @@ class OpenAIAdapter:
             return
 
     def list_uploads(self, prefix: str) -> Iterator[Upload]:
-        """Batch input files whose name begins with `prefix`, in the provider's order; unreadable entries are left out."""
+        """Batch input files whose name begins with `prefix`, in the provider's order, without unreadable entries."""
         client = self._open()
 
         def page(after: str | None) -> Mapping[str, Any]:

@@ -48,7 +48,7 @@ class BodyEncoder:
         head, tail = last[1], last[2]
         if not tail:  # provider_params brought messages of their own
             return head
-        return _without_separators(head + _dumps(request.messages) + tail)
+        return head + _without_separators(_dumps(request.messages)) + tail
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         """The batch line around `body`, `\\n` included. Raises ValueError for an id no provider takes."""
@@ -72,7 +72,8 @@ class BodyEncoder:
         model = {"model": body.pop("model")}
         del body["messages"]
         tail = _dumps(body)[1:]
-        return _dumps(model)[:-1] + b',"messages":', (b"," if body else b"") + tail
+        head = _without_separators(_dumps(model))[:-1] + b',"messages":'
+        return head, (b"," if body else b"") + _without_separators(tail)
 
 
 def _same_frame(one: Request, other: Request) -> bool:

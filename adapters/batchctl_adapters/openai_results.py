@@ -80,9 +80,7 @@ def _failure(custom_id: str, status: int | None, error: dict[str, Any]) -> Resul
     if (outcome := _NOT_RUN.get(code or "")) is None:
         if is_billing(code, message or ""):
             outcome, code = Outcome.ERRORED_TRANSIENT, "billing"
-        elif status in _RETRIED or (status is not None and status >= 500):
-            outcome = Outcome.ERRORED_TRANSIENT
-        elif status is None and is_transient_code(code):
+        elif is_transient_code(code) if status is None else status in _RETRIED or status >= 500:
             outcome = Outcome.ERRORED_TRANSIENT
         else:
             outcome = Outcome.ERRORED

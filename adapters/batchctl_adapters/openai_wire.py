@@ -39,21 +39,34 @@ _NOT_READY = frozenset({"pending", "running", "queued", "uploading", "processing
 _QUEUE = re.compile(r"enqueued|queued (?:tokens|requests)|in_progress batches|batch queue", re.I)
 _QUEUE_CODES = frozenset({"token_limit_exceeded", "request_limit_exceeded", "enqueued_token_limit_exceeded"})
 _BILLING = re.compile(
-    r"exceeded your current quota|credit balance is too low|billing hard limit|billing (?:is )?not active|out of credits?"
-    r"|insufficient (?:account )?(?:credits?|balance|funds|quota)|account is not active",
+    r"exceeded your current quota|credit balance is too low|billing hard limit|billing (?:is )?not active"
+    r"|out of credits?|insufficient (?:account )?(?:credits?|balance|funds|quota)|account is not active",
     re.I,
 )
 _BILLING_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance", "billing_error"}
 )
-_FILE = re.compile(r"(?:cannot|can't|could not|couldn't) find (?:the )?file|file\b.{0,120}?\bnot (?:found|exist)"
-                   r"|no such file|not (?:yet )?(?:been )?processed|does not have access to (?:it|the file)", re.I)  # fmt: skip
+_FILE = re.compile(
+    r"(?:cannot|can't|could not|couldn't) find (?:the )?file|file\b.{0,120}?\bnot (?:found|exist)"
+    r"|no such file|not (?:yet )?(?:been )?processed|does not have access to (?:it|the file)",
+    re.I,
+)
 _STORAGE = re.compile(r"quota|storage (?:limit|space|is full)|too many files|maximum number of files", re.I)
 _ABSENT = re.compile(r"\bno (?:batch|file) found|\bnot[ _]found|no such|does not exist", re.I)
 _TRANSIENT_CODES = frozenset(
-    {"server_error", "internal_error", "internal_server_error", "service_unavailable", "timeout", "request_timeout",
-     "rate_limit_exceeded", "overloaded", "overloaded_error", "engine_overloaded"}
-)  # fmt: skip
+    {
+        "engine_overloaded",
+        "internal_error",
+        "internal_server_error",
+        "overloaded",
+        "overloaded_error",
+        "rate_limit_exceeded",
+        "request_timeout",
+        "server_error",
+        "service_unavailable",
+        "timeout",
+    }
+)
 
 
 def is_queue_full(code: str | None, message: str) -> bool:
@@ -104,7 +117,7 @@ def _time_from_text(text: str) -> float | None:
 
 
 def parse_batch(data: object) -> RemoteBatch:
-    """A batch object. Raises ValueError where it is not an object with an id; every other field may be odd or missing."""
+    """A batch object; any field may be odd or missing except the id, without which it raises ValueError."""
     if not isinstance(data, dict) or not isinstance(remote_id := data.get("id"), str) or not remote_id:
         raise ValueError("not a batch object: no id")
     raw_status = text_or_none(data.get("status")) or ""
@@ -232,7 +245,7 @@ def own_error(body: bytes) -> Mapping[str, Any] | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the server asked to wait, from `retry-after-ms` or `Retry-After` (seconds, or a date against its `Date`)."""
+    """Seconds to wait, from `retry-after-ms` or `Retry-After` (seconds, or a date against the answer's `Date`)."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit

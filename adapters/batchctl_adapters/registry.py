@@ -1,6 +1,7 @@
 """Profiles by name, built in or the user's own, and the adapter that a profile names.
 
-Third parties add an adapter under the entry-point group `batchctl.adapters`: a callable `(Profile, Secret) -> BatchAdapter`.
+Third parties add an adapter under the entry-point group `batchctl.adapters`: a callable
+`(Profile, Secret) -> BatchAdapter`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ def open_adapter(profile: Profile, key: Secret) -> BatchAdapter:
     """The adapter that `profile.adapter` names. Raises ProfileError where nothing installed has that name."""
     installed = {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
     if (entry := installed.get(profile.adapter)) is None:
-        raise ProfileError(
-            f"profile {profile.name}: adapter: {profile.adapter!r} is not installed{_suggest(profile.adapter, installed)}"
-        )
+        hint = _suggest(profile.adapter, installed)
+        raise ProfileError(f"profile {profile.name}: adapter: {profile.adapter!r} is not installed{hint}")
     factory = cast(Callable[[Profile, Secret], BatchAdapter], entry.load())
     return factory(profile, key)
 

@@ -23,7 +23,7 @@ class Waiting:
 
     A call is given up, and its last error raised as it is, after `attempts` tries or where the next wait would bring
     the seconds waited over `budget_s`: a long `retry_after` is the engine's to keep. Uploads are tried again only where
-    `lines` can be iterated again (a list, a file reader's object; not a generator); downloads only until their first chunk.
+    `lines` can be iterated again (a list, a reader's object; not a generator); downloads only until their first chunk.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Waiting:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_worth_waiting),
             wait=self._wait,
-            stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts or self._attempts), self._over_budget),
+            stop=lambda state: state.attempt_number >= (attempts or self._attempts) or self._over_budget(state),
             sleep=self._sleep,
             reraise=True,
         )
