@@ -1,9 +1,7 @@
-"""What every command has: documented exit codes, errors shown in one place, and a Ctrl-C that loses nothing."""
+"""What every command has: documented exit codes, and a Ctrl-C that says what was done."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,27 +19,25 @@ EXITS = {
     6: "paused for money, keys or doubt",
     130: "interrupted",
 }
+DONE, ERROR, USAGE, FAILED_ROWS, RUNNING, LATE, PAUSED, INTERRUPTED = EXITS
+ALWAYS = (DONE, ERROR, USAGE, INTERRUPTED)
 _INTERRUPTED = "batchctl.interrupted"
 
 
 class Command(click.Command):
     """A command whose function returns its exit code (None: 0); `exits` are those it can end with."""
 
-    def __init__(self, *args: Any, exits: Iterable[int] = (0, 1, 2, 130), **settings: Any) -> None:
+    def __init__(self, *args: Any, exits: Iterable[int] = (), **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.exits = tuple(sorted({*exits}))
+        self.exits = tuple(sorted({*ALWAYS, *exits}))
 
     def invoke(self, ctx: click.Context) -> Any:
         with interrupts.listening():
             try:
-                code = super().invoke(ctx)
+                return super().invoke(ctx)
             except KeyboardInterrupt:
                 click.echo(f"\ninterrupted: {ctx.meta.get(_INTERRUPTED, 'nothing was sent')}", err=True)
-                code = 130
-            except Exception as error:
-                code = _shown(error)
-        if code:
-            ctx.exit(code)
+                return INTERRUPTED
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -49,28 +45,14 @@ class Command(click.Command):
             formatter.write_dl([(str(code), EXITS[code]) for code in self.exits])
 
 
-def command(name: str, *, exits: Iterable[int] = (0, 1, 2, 130), **settings: Any) -> Callable[[Any], Command]:
-    """Decorator: a `Command` called `name`."""
+def command(name: str, *, exits: Iterable[int] = (), **settings: Any) -> Callable[[Any], Command]:
+    """Decorator: a `Command` called `name` that can end with `exits` besides 0, 1, 2 and 130."""
     return click.command(name, cls=Command, exits=exits, **settings)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/json.md).")
 
 
 def on_interrupt(text: str) -> None:
     """What Ctrl-C says from here on: what was done and how to go on."""
     click.get_current_context().meta[_INTERRUPTED] = text
-
-
-def _shown(error: Exception) -> int:
-    """Print an error that the user can act on; anything else is a defect and keeps its traceback."""
-    from batchctl.cli.failures import explain
-
-    found = explain(error)
-    if found is None:
-        raise error
-    if os.environ.get("BATCHCTL_DEBUG"):
-        import traceback
-
-        traceback.print_exception(error, file=sys.stderr)
-    click.echo(f"error: {found.message}", err=True)
-    if found.hint:
-        click.echo(f"  {found.hint}", err=True)
-    return found.code
