@@ -138,7 +138,8 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
     named = sorted({rows[e.line - 1] for e in remote.errors if e.line is not None and 1 <= e.line <= len(rows)})
     if named:
         job = engine.store.jobs.get(batch.job_id)
-        lines = [line.decode() for line in engine.spool.reader(f"{job.spool}/lines").pick(named[:3])]
+        with engine.spool.reader(f"{job.spool}/lines") as reader:
+            lines = [line.decode() for line in reader.pick(named[:3])]
         message = f"{message} ({job.input_name}, line {', '.join(lines)})"
     code = remote.errors[0].code or "rejected"
     engine.store.outcomes.fail_batch(

@@ -32,9 +32,9 @@ class Lines:
     tag: str
 
     def __iter__(self) -> Iterator[bytes]:
-        bodies = self.engine.spool.reader(f"{self.spool}/bodies").pick(self.rows)
-        for row, body in zip(self.rows, bodies, strict=True):
-            yield self.adapter.encode_line(custom_id(self.tag, row), body)
+        with self.engine.spool.reader(f"{self.spool}/bodies") as bodies:
+            for row, body in zip(self.rows, bodies.pick(self.rows), strict=True):
+                yield self.adapter.encode_line(custom_id(self.tag, row), body)
 
 
 def _lines(engine: Engine, batch: Batch, tag: str) -> Lines:
