@@ -1,0 +1,133 @@
+"""Is an answer what the task asked for, and under which column names is it written?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchctl.rowjson import JsonProblem, parse_exactly
+from batchctl.task import Task, schema_validator
+
+ACCOUNT = ("outcome", "error", "finish_reason", "input_tokens", "output_tokens", "attempts", "batch")
+"""Columns that the merge adds after the answer, in this order."""
+
+_PREFIX = "batchctl_"
+_SHOWN = 80  # characters of a wrong answer in its problem
+
+
+class Judged(NamedTuple):
+    """`value` is the text, the label or the parsed JSON; None, with a `problem`, where the answer is not acceptable."""
+
+    ok: bool
+    value: Any
+    problem: str | None
+
+
+class Judge:
+    """Checks answers against the task's output; made once for a job."""
+
+    def __init__(self, task: Task) -> None:
+        self._labels = frozenset(task.output.labels or ())
+        self._validator = None if task.output.json_schema is None else schema_validator(task.output.json_schema)
+
+    def judge(self, text: str) -> Judged:
+        """One answer as the provider gave it. Never raises."""
+        if self._labels:
+            return self._label(text)
+        if self._validator is not None:
+            return self._json(text)
+        return Judged(True, text, None)
+
+    def _label(self, text: str) -> Judged:
+        label = text.strip()
+        if label in self._labels:
+            return Judged(True, label, None)
+        if label.startswith("{"):
+            try:
+                value = _parsed(label)
+            except JsonProblem:
+                value = None
+            inner = value.get("label") if isinstance(value, dict) and len(value) == 1 else None
+            if isinstance(inner, str) and inner in self._labels:
+                return Judged(True, inner, None)
+        return Judged(False, None, f"none of the task's labels: {_shown(text)}")
+
+    def _json(self, text: str) -> Judged:
+        assert self._validator is not None
+        try:
+            value = _parsed(text.strip())
+            error = next(self._validator.iter_errors(_numbers(value)), None)
+        except JsonProblem as problem:
+            return Judged(False, None, f"{problem.what}: {_shown(text)}")
+        except (RecursionError, ValueError) as unreadable:
+            return Judged(False, None, f"cannot be checked ({unreadable}): {_shown(text)}")
+        if error is None:
+            return Judged(True, value, None)
+        place = ".".join(map(str, error.instance_path))
+        return Judged(False, None, f"not what the schema asks{f', at {place}' if place else ''}: {error.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumns:
+    """The columns that the merge adds: the answer's, then the account's. Keys are our names, values those written."""
+
+    answer: Mapping[str, str]  # "answer", "label" or the schema's properties
+    account: Mapping[str, str]  # the names in `ACCOUNT`
+    spread: bool  # each of the schema's properties has a column
+
+    @property
+    def names(self) -> list[str]:
+        """All added columns, in order."""
+        return [*self.answer.values(), *self.account.values()]
+
+    def cells(self, value: Any, account: Mapping[str, Any]) -> dict[str, Any]:
+        """One row's added cells: a judged value (None where there is none) and what `ACCOUNT` names."""
+        if not self.spread:
+            cells = dict.fromkeys(self.answer.values(), value)
+        else:
+            found = value if isinstance(value, dict) else {}
+            cells = {name: found.get(key) for key, name in self.answer.items()}
+        for key, name in self.account.items():
+            cells[name] = account.get(key)
+        return cells
+
+
+def answer_columns(task: Task, input_columns: Iterable[str]) -> AnswerColumns:
+    """Names for the added columns; one that the input (or the answer) has already gets the prefix `batchctl_`."""
+    taken = set(input_columns)
+
+    def named(key: str) -> str:
+        name = key
+        while name in taken:
+            name = _PREFIX + name
+        taken.add(name)
+        return name
+
+    properties = (task.output.json_schema or {}).get("properties")
+    spread = isinstance(properties, dict) and bool(properties)
+    keys = list(properties or ()) if spread else ["label" if task.output.labels is not None else "answer"]
+    return AnswerColumns({key: named(key) for key in keys}, {key: named(key) for key in ACCOUNT}, spread)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        raw = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise JsonProblem("half a character (a lone surrogate)") from None
+    return parse_exactly(raw)
+
+
+def _numbers(value: Any) -> Any:
+    """The same with plain floats, which is what jsonschema-rs takes."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return value
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

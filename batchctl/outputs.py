@@ -1,0 +1,172 @@
+"""Output tables: each input row as it was, with the answer's columns added. Whole or not there at all.
+
+A JSONL row keeps its own bytes, so that `1.10` and `1e5` stay what they were. Only the characters that some readers
+take for line ends (U+2028, U+2029, U+0085) are written as escapes, which is the same JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol, Self
+
+from batchctl.errors import UsageError
+from batchctl.rowjson import parse_object, to_json
+
+SUFFIXES = (".jsonl", ".csv")
+_BUFFER = 1024 * 1024  # bytes
+_LINE_END_LIKE = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
+
+
+class OutputWriter(Protocol):
+    """A context manager; the file appears at the end of the `with` block, and nothing is left where that raises."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
+        """One row: `raw` as `Row.raw` has it, `extra` the added cells by column. Raises OSError (disk full)."""
+        ...
+
+
+def open_output(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str],
+    added: Sequence[str],
+    source: str | os.PathLike[str] | None = None,
+) -> OutputWriter:
+    """A writer for `path` (.jsonl or .csv) of the input's `columns` and the `added` ones; `source` is the input file.
+
+    Raises UsageError where the path cannot be written; ValueError where a column would be there twice.
+    """
+    twice = [name for name in added if name in set(columns)] or len({*added}) != len(added)
+    if twice:
+        raise ValueError(f"added columns collide with the input's: {twice}")
+    target = check_output(path, source=source)
+    kind = _JsonlWriter if target.suffix.lower() == ".jsonl" else _CsvWriter
+    return kind(target, [*columns, *added])
+
+
+def check_output(path: str | os.PathLike[str], *, source: str | os.PathLike[str] | None = None) -> Path:
+    """The real path that will be written; raises UsageError where it cannot be (asked before anything is sent)."""
+    named, target = Path(path), Path(path).resolve()
+    if named.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{named}: cannot tell the output's format", hint="end the name in .jsonl or .csv")
+    if target.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{named}: is a link to {target}, whose format is unknown", hint="name a .jsonl or .csv file")
+    if target.is_dir():
+        raise UsageError(f"{named}: is a folder", hint="name a file in it")
+    if not target.parent.is_dir():
+        raise UsageError(f"{named}: there is no folder {target.parent}", hint=f"mkdir -p {named.parent}")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{named}: the folder {target.parent} cannot be written", hint="choose another folder")
+    if source is not None and Path(source).exists() and target.exists() and target.samefile(source):
+        raise UsageError(f"{named}: the output would replace the input", hint="choose another name for the output")
+    return target
+
+
+class _AtomicFile:
+    """A file written beside its name, fsynced and renamed."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        self.file: BinaryIO = self._temporary.open("xb", buffering=_BUFFER)
+
+    def commit(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        self._temporary.replace(self._target)
+        folder = os.open(self._target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        # Closing flushes, and fails again where the disk is full; the file must go all the same.
+        with contextlib.suppress(OSError):
+            self.file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+class _Writer:
+    def __init__(self, target: Path, columns: list[str]) -> None:
+        self._target = target
+        self._columns = columns
+        self._out: _AtomicFile | None = None
+
+    def __enter__(self) -> Self:
+        self._out = _AtomicFile(self._target)
+        try:
+            self._begin(self._out.file)
+        except BaseException:
+            self._out.discard()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._out is not None
+        try:
+            if kind is None:
+                self._end()
+                self._out.commit()
+        finally:
+            self._out.discard()
+
+    def _begin(self, file: BinaryIO) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """Write what is still held back."""
+
+
+class _JsonlWriter(_Writer):
+    def _begin(self, file: BinaryIO) -> None:
+        self._write = file.write
+
+    def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
+        opened = raw[:-1].rstrip()  # without its closing brace
+        comma = b"" if opened == b"{" else b","
+        line = b"%b%b%b\n" % (opened, comma, to_json(extra)[1:]) if extra else raw + b"\n"
+        for character, escape in _LINE_END_LIKE.items():
+            if character in line:
+                line = line.replace(character, escape)
+        self._write(line)
+
+
+class _CsvWriter(_Writer):
+    def _begin(self, file: BinaryIO) -> None:
+        # A lone surrogate in an answer must not lose the row.
+        self._text = io.TextIOWrapper(
+            file, encoding="utf-8", errors="backslashreplace", newline="", write_through=False
+        )
+        self._rows = csv.writer(self._text, lineterminator="\n")
+        self._rows.writerow(self._columns)
+
+    def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
+        cells = {**parse_object(raw), **extra}
+        self._rows.writerow([cell if type(cell) is str else _cell(cell) for cell in map(cells.get, self._columns)])
+
+    def _end(self) -> None:
+        self._text.flush()
+        self._text.detach()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else to_json(value).decode()

@@ -1,0 +1,71 @@
+"""Row -> request: the task's templates filled in with one row, in no provider's words."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from batchctl_adapters.base import Request
+
+from batchctl.errors import InputError
+from batchctl.inputs import Row
+from batchctl.task import Task
+from batchctl.templates import MissingColumn, PromptTemplate, TemplateProblem
+
+
+class Renderer:
+    """Compiled once for a job. What is the same for every row (system text, few-shot, settings) is made here once.
+
+    The messages that do not change are the same objects in every request: read them, never change them.
+    """
+
+    def __init__(self, task: Task, model: str, *, source: str = "input") -> None:
+        """`model` is the provider's name for the task's alias, `source` names the table in errors.
+
+        Raises TemplateProblem, MissingColumn where a few-shot example lacks a column.
+        """
+        self._model = model
+        self._source = source
+        self._prompt = PromptTemplate(task.prompt)
+        self._system = None if task.system is None else PromptTemplate(task.system)
+        self._shots = [
+            message
+            for shot in task.few_shot
+            for message in (
+                {"role": "user", "content": self._prompt.render(shot.input) if shot.input is not None else shot.user},
+                {"role": "assistant", "content": shot.answer},
+            )
+        ]
+        self._fixed: list[dict[str, Any]] | None = None
+        if self._system is None or self._system.is_constant:
+            self._fixed = self._opening({})
+        self._output = task.output.shape
+        self._max_output_tokens = task.max_output_tokens
+        self._params = task.params.given
+        self._provider_params = task.provider_params
+
+    def request(self, row: Row) -> Request:
+        """The row's request. Raises InputError that names row, line and column."""
+        values = row.values
+        try:
+            fixed = self._fixed
+            opening = fixed if fixed is not None else self._opening(values)
+            messages = [*opening, {"role": "user", "content": self._prompt.render(values)}]
+        except TemplateProblem as problem:
+            raise self._refusal(problem, row) from problem
+        return Request(
+            self._model, messages, self._output, self._max_output_tokens, self._params, self._provider_params
+        )
+
+    def _opening(self, values: Any) -> list[dict[str, Any]]:
+        system = [] if self._system is None else [{"role": "system", "content": self._system.render(values)}]
+        return [*system, *self._shots]
+
+    def _refusal(self, problem: TemplateProblem, row: Row) -> InputError:
+        if not isinstance(problem, MissingColumn):
+            return InputError(self._source, row.line, f"row {row.number}: {problem.what}", hint="mend the template")
+        near = difflib.get_close_matches(problem.column, row.values, 1)
+        has = ", ".join(row.values) or "nothing"
+        hint = f"did you mean {near[0]!r}?" if near else "add the column, or test it: {% if NAME is defined %}"
+        what = f"row {row.number}: the task uses the column {problem.column!r}, this row has: {has}"
+        return InputError(self._source, row.line, what, hint=hint)

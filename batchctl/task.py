@@ -1,0 +1,330 @@
+"""The task file: what to ask of each row, with no provider and no route in it. Every problem is reported at once."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from batchctl_adapters.base import Output
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from batchctl.errors import TaskError
+from batchctl.templates import PromptTemplate, TemplateProblem
+from batchctl.yamltree import Place, Tree, read_tree
+
+_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*(\w+)\s*\}(?!\})")
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _a_text(value: str) -> str:
+    if not value.strip():
+        raise _wrong("is empty; give a text")
+    return value
+
+
+def _wrong(message: str, **context: Any) -> PydanticCustomError:
+    """A problem in the words that the user reads: `what; fix`."""
+    return PydanticCustomError("task", "{message}", {"message": message, **context})
+
+
+class Params(BaseModel):
+    """Sampling settings that every provider has; others belong under `provider_params`."""
+
+    model_config = _STRICT
+
+    temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[int | float, Field(gt=0, le=1)] | None = None
+    seed: int | None = None
+    stop: str | Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that the task sets."""
+        values = {key: value for key, value in self if value is not None}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+class Example(BaseModel):
+    """One few-shot pair. `user` is the literal text, or `input` has column values that the prompt is filled with.
+
+    `assistant` is the answer as text; where the output is a JSON schema it may be written as YAML.
+    """
+
+    model_config = _STRICT
+
+    user: str | None = None
+    input: dict[str, Any] | None = None
+    assistant: str | dict[str, Any]
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Example:
+        if (self.user is None) == (self.input is None):
+            raise _wrong("needs either `user: TEXT` or `input: {COLUMN: VALUE}`; give one of the two")
+        return self
+
+    @property
+    def answer(self) -> str:
+        """The assistant's text as it is sent."""
+        if isinstance(self.assistant, str):
+            return self.assistant
+        return json.dumps(self.assistant, ensure_ascii=False)
+
+
+class OutputSpec(BaseModel):
+    """`output: text`, `output: {labels: [a, b]}` or `output: {json_schema: {...}}`."""
+
+    model_config = _STRICT
+
+    labels: Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = None
+    json_schema: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind(cls, value: Any) -> Any:
+        if value == "text":
+            return {}
+        if isinstance(value, OutputSpec):
+            return value
+        if not isinstance(value, dict) or len(value.keys() & {"labels", "json_schema"}) > 1 or not value:
+            raise _wrong("must be one of: text, {labels: [...]}, {json_schema: {...}}; choose one")
+        for key, inner in value.items():
+            if inner is None:
+                raise _wrong("is empty; give the labels or the schema", below=(key,))
+        return value
+
+    @field_validator("labels")
+    @classmethod
+    def _distinct_labels(cls, labels: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if labels is None:
+            return None
+        if len(labels) < 2:
+            raise _wrong("has fewer than two labels; a row must have a choice")
+        for number, label in enumerate(labels):
+            if not label.strip():
+                raise _wrong("an empty label; give it a name or remove it", below=(number,))
+            if label != label.strip():
+                raise _wrong(f"{label!r} begins or ends with a space; write {label.strip()!r}", below=(number,))
+            if label in labels[:number]:
+                raise _wrong(f"the label {label!r} is there twice; keep one of the two", below=(number,))
+        return labels
+
+    @field_validator("json_schema")
+    @classmethod
+    def _valid_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+        if schema is None:
+            return None
+        from jsonschema_rs import ReferencingError
+        from jsonschema_rs import ValidationError as SchemaError
+
+        try:
+            schema_validator(schema)
+        except SchemaError as error:
+            below = tuple(error.instance_path)
+            raise _wrong(f"not a JSON schema: {error.message}; see https://json-schema.org", below=below) from None
+        except (ReferencingError, ValueError) as error:
+            raise _wrong(f"not a JSON schema: {error}; mend it") from None
+        return schema
+
+    @property
+    def shape(self) -> Output:
+        """The same as a request carries it."""
+        if self.labels is not None:
+            return Output("labels", labels=self.labels)
+        if self.json_schema is not None:
+            return Output("json_schema", schema=self.json_schema)
+        return Output()
+
+
+class Task(BaseModel):
+    """What to ask of each row. Immutable; `load_task` makes one from a file."""
+
+    model_config = _STRICT
+
+    name: str | None = None
+    kind: str = "chat"
+    model: Annotated[str, Field()]
+    prompt: str
+    system: str | None = None
+    few_shot: Annotated[tuple[Example, ...], BeforeValidator(_listed)] = ()
+    output: OutputSpec = OutputSpec()
+    expected: str | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    params: Params = Params()
+    provider_params: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("kind")
+    @classmethod
+    def _supported_kind(cls, kind: str) -> str:
+        if kind == "embedding":
+            raise _wrong("embedding is not supported yet; write `kind: chat`")
+        if kind != "chat":
+            raise _wrong(f"there is no kind {kind!r}; write `kind: chat`")
+        return kind
+
+    @field_validator("name", "model", "expected")
+    @classmethod
+    def _not_blank(cls, value: str | None) -> str | None:
+        return value if value is None else _a_text(value)
+
+    @field_validator("prompt", "system")
+    @classmethod
+    def _compiles(cls, source: str | None) -> str | None:
+        if source is None:
+            return None
+        try:
+            PromptTemplate(_a_text(source))
+        except TemplateProblem as problem:
+            raise _wrong(f"{problem.what}; mend the template", template_line=problem.line) from None
+        return source
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the templates name, in order; some may be optional (`{% if note is defined %}`)."""
+        sources = [source for source in (self.system, self.prompt) if source is not None]
+        return tuple(dict.fromkeys(name for source in sources for name in PromptTemplate(source).columns))
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256, in hex, of the task as canonical JSON. A schema counts with the order of its keys: models heed it."""
+        content = self.model_dump(mode="json")
+        if self.output.json_schema is not None:
+            content["output"]["json_schema"] = json.dumps(self.output.json_schema)
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def schema_validator(schema: Mapping[str, Any]) -> Any:
+    """A compiled validator that never goes to the network. Raises what jsonschema-rs raises for a wrong schema."""
+    import jsonschema_rs
+
+    return jsonschema_rs.validator_for(dict(schema), offline=True)
+
+
+def load_task(path: str | os.PathLike[str]) -> Task:
+    """The task in a YAML file. Raises TaskError with every problem as `FILE:LINE: KEY: what; fix`."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise TaskError([f"{path}: cannot be read: {error.strerror or error}; check the path"]) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise TaskError(
+            [f"{path}:{line}: byte 0x{error.object[error.start]:02X} is not UTF-8; save as UTF-8"]
+        ) from None
+    tree = read_tree(text)
+    problems = list(tree.problems)
+    task = None
+    if isinstance(tree.value, dict):
+        try:
+            task = Task.model_validate(tree.value)
+        except ValidationError as error:
+            problems += [_translated(detail, tree) for detail in error.errors(include_url=False)]
+        problems += [(tree.spot(place).line, place, what) for place, what in _contradictions(tree.value)]
+    elif not problems:
+        problems.append((1, (), "a task is a mapping; begin with `prompt: ...`"))
+    if problems or task is None:
+        unique = dict.fromkeys(sorted(problems, key=lambda problem: problem[0]))
+        raise TaskError([f"{path}:{line}: {_dotted(place)}{what}" for line, place, what in unique])
+    return task
+
+
+def _dotted(place: Place) -> str:
+    """`few_shot[0].user: `, as people write it."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return f"{text.lstrip('.')}: " if text else ""
+
+
+_KEYS: dict[str, type[BaseModel]] = {"params": Params, "few_shot": Example, "output": OutputSpec}
+
+
+def _translated(detail: ErrorDetails, tree: Tree) -> tuple[int, Place, str]:
+    """One of pydantic's errors as (line, place, `what; fix`)."""
+    context = detail.get("ctx", {})
+    place = _in_file(detail["loc"], tree) + tuple(context.get("below", ()))
+    spot = tree.spot(place)
+    line = spot.line
+    if detail["type"] == "task":
+        what = str(context["message"])
+        if context.get("template_line"):
+            line = spot.text_line + context["template_line"] - 1
+    elif detail["type"] == "missing":
+        what = f"is missing; add `{place[-1]}: ...`"
+    elif detail["type"] == "extra_forbidden":
+        what = _unknown(place)
+    elif detail["input"] is None:
+        what = "is empty; give a value or remove the key"
+    elif detail["type"] == "string_type" and spot.read_as and place in tree.spots:
+        what = f'YAML reads `{spot.spelled}` as {spot.read_as}; quote it: "{spot.spelled}"'
+    else:
+        message = detail["msg"].removeprefix("Input ").replace("dictionary", "mapping").replace("tuple", "list")
+        what = f"{message}; mend the value"
+    return line, place, what
+
+
+def _in_file(location: tuple[int | str, ...], tree: Tree) -> Place:
+    """pydantic's location without the names of union members, which stand in no file."""
+    place: Place = ()
+    for position, part in enumerate(location):
+        last = position == len(location) - 1
+        is_member = isinstance(part, str) and (part in ("str", "int", "float") or "[" in part)
+        if (*place, part) in tree.spots or (last and not is_member):
+            place = (*place, part)
+    return place
+
+
+def _unknown(place: Place) -> str:
+    model = _KEYS.get(str(place[0]), Task) if len(place) > 1 else Task
+    known = list(model.model_fields)
+    near = difflib.get_close_matches(str(place[-1]), known, 1)
+    if near:
+        return f"unknown key; did you mean `{near[0]}`?"
+    fix = "; a provider's own setting goes under `provider_params`" if model in (Task, Params) else ""
+    return f"unknown key, known are: {', '.join(known)}{fix or '; remove it'}"
+
+
+def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Parts that are right alone and wrong together, looked for in whatever is there."""
+
+    prompt = value.get("prompt")
+    template = None
+    if isinstance(prompt, str):
+        try:
+            template = PromptTemplate(prompt)
+        except TemplateProblem:
+            template = None
+        braces = _SINGLE_BRACES.search(prompt)
+        if template and template.is_constant and braces:
+            name = braces.group(1)
+            yield ("prompt",), f"{{{name}}} is sent as it stands, no column is used; write {{{{ {name} }}}}"
+    shots = value.get("few_shot")
+    for number, shot in enumerate(shots if isinstance(shots, list) else []):
+        if isinstance(shot, dict):
+            for key, what in _wrong_shot(shot, value.get("output"), template):
+                yield ("few_shot", number, key), what
+
+
+def _wrong_shot(shot: Mapping[str, Any], output: Any, template: Any) -> Iterator[tuple[str, str]]:
+    columns, answer = shot.get("input"), shot.get("assistant")
+    labels = output.get("labels") if isinstance(output, dict) else None
+    has_schema = isinstance(output, dict) and "json_schema" in output
+    if isinstance(columns, dict) and template is not None:
+        try:
+            template.render(columns)
+        except TemplateProblem as problem:
+            yield "input", f"{problem.what}; give every column that the prompt uses"
+    if isinstance(labels, list) and isinstance(answer, str) and answer not in labels:
+        near = difflib.get_close_matches(answer, [label for label in labels if isinstance(label, str)], 1)
+        yield "assistant", f"{answer!r} is none of the labels; " + (f"write {near[0]!r}" if near else "use one of them")
+    if isinstance(answer, dict) and not has_schema:
+        yield "assistant", "a mapping answers only a json_schema; write the answer as text"
