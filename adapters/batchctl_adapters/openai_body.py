@@ -1,0 +1,166 @@
+"""Requests in OpenAI's words: the body of a chat completion and the batch line around it, as bytes.
+
+Encoding runs once a row for millions of rows, so what all rows of a task share is encoded once and spliced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from .base import CUSTOM_ID_PATTERN, Output, Request
+from .profile import Profile
+
+_valid_id = re.compile(CUSTOM_ID_PATTERN).fullmatch
+_SEPARATORS = ((b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"), (b"\xc2\x85", rb"\u0085"))
+
+# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas, as of February 2026.
+_NOT_STRICT = frozenset(
+    {"allOf", "oneOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"}
+)
+_MAX_ENUM_VALUES = 1000
+_MAX_PROPERTIES = 5000
+_MAX_DEPTH = 10
+_MAX_TEXT = 120_000
+
+
+class BodyEncoder:
+    """Encodes requests for one profile; safe to use from several threads.
+
+    `output`, `params` and `provider_params` of a Request are taken as constant: the same objects give the same bytes.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._structured = profile.structured_output
+        self._max_tokens_param = profile.max_tokens_param
+        url = orjson.dumps(profile.chat_endpoint)
+        self._middle = b'","method":"POST","url":' + url + b',"body":'
+        self._last: tuple[Request, bytes, bytes] | None = None
+
+    def body(self, request: Request) -> bytes:
+        """The body as one line of JSON without a line end. Raises ValueError for what JSON cannot hold."""
+        last = self._last
+        if last is None or not _same_frame(last[0], request):
+            last = self._last = (request, *self._frame(request))
+        head, tail = last[1], last[2]
+        if not tail:  # provider_params brought messages of their own
+            return head
+        return head + _without_separators(_dumps(request.messages)) + tail
+
+    def line(self, custom_id: str, body: bytes) -> bytes:
+        """The batch line around `body`, `\\n` included. Raises ValueError for an id no provider takes."""
+        if not _valid_id(custom_id):
+            raise ValueError(f"custom_id {custom_id!r} does not match {CUSTOM_ID_PATTERN}")
+        return b'{"custom_id":"' + custom_id.encode() + self._middle + body + b"}\n"
+
+    def _frame(self, request: Request) -> tuple[bytes, bytes]:
+        """What stands before and after the messages."""
+        body: dict[str, Any] = {"model": request.model, "messages": []}
+        body.update(request.params)
+        if request.max_output_tokens is not None:
+            body[self._max_tokens_param] = request.max_output_tokens
+        if self._structured and (response_format := _response_format(request.output)) is not None:
+            body["response_format"] = response_format
+        body.update(request.provider_params)
+        if body.get("stream"):
+            raise ValueError("stream is not possible in a batch: remove it from provider_params")
+        if body["messages"] != [] or "messages" in request.provider_params:
+            return _without_separators(_dumps(body)), b""
+        model = {"model": body.pop("model")}
+        del body["messages"]
+        tail = _dumps(body)[1:]
+        head = _without_separators(_dumps(model))[:-1] + b',"messages":'
+        return head, (b"," if body else b"") + _without_separators(tail)
+
+
+def _same_frame(one: Request, other: Request) -> bool:
+    return (
+        one.output is other.output
+        and one.params is other.params
+        and one.provider_params is other.provider_params
+        and one.max_output_tokens == other.max_output_tokens
+        and one.model == other.model
+    )
+
+
+def _dumps(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as err:  # a TypeError by its type
+        raise ValueError(f"cannot be written as JSON: {err}") from None
+
+
+def _without_separators(line: bytes) -> bytes:
+    """Escape the three characters outside ASCII at which careless readers cut a line (CASES.md 46).
+
+    They are valid unescaped and stand only inside strings; three scans cost far less than ASCII for everything, which
+    would also double the size of most texts that are not Latin.
+    """
+    for character, escape in _SEPARATORS:
+        if character in line:
+            line = line.replace(character, escape)
+    return line
+
+
+def _response_format(output: Output) -> dict[str, Any] | None:
+    if output.kind == "labels":
+        schema: Mapping[str, Any] = {
+            "type": "object",
+            "properties": {"label": {"type": "string", "enum": list(output.labels)}},
+            "required": ["label"],
+            "additionalProperties": False,
+        }
+    elif output.kind == "json_schema" and output.schema is not None:
+        schema = output.schema
+    else:
+        return None
+    envelope = {"name": output.name, "schema": schema, "strict": qualifies_as_strict(schema)}
+    return {"type": "json_schema", "json_schema": envelope}
+
+
+def qualifies_as_strict(schema: Mapping[str, Any]) -> bool:
+    """True where the schema keeps OpenAI's rules for `strict: true`: else each row would be refused with a 400."""
+    if schema.get("type") != "object" or "anyOf" in schema:
+        return False
+    enums = properties = text = 0
+    for node, depth in _nodes(schema, 1):
+        if not _NOT_STRICT.isdisjoint(node) or depth > _MAX_DEPTH or not _is_closed(node):
+            return False
+        values = [str(value) for value in node["enum"]] if isinstance(node.get("enum"), list) else []
+        names = list(node["properties"]) if isinstance(node.get("properties"), dict) else []
+        if len(values) > 250 and sum(map(len, values)) > 15_000:
+            return False
+        enums, properties = enums + len(values), properties + len(names)
+        text += sum(map(len, values)) + sum(map(len, names))
+    return enums <= _MAX_ENUM_VALUES and properties <= _MAX_PROPERTIES and text <= _MAX_TEXT
+
+
+def _is_closed(node: Mapping[str, Any]) -> bool:
+    """Objects name all their properties as required and allow no others."""
+    kind = node.get("type")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind) and "properties" not in node:
+        return True
+    properties, required = node.get("properties", {}), node.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return False
+    return node.get("additionalProperties") is False and set(properties) == {str(name) for name in required}
+
+
+def _nodes(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """The schema and all schemas inside it, with the depth in objects."""
+    yield schema, depth
+    if depth > _MAX_DEPTH:
+        return
+    for key, deeper in (("properties", 1), ("$defs", 0), ("definitions", 0)):
+        children = schema.get(key)
+        for child in children.values() if isinstance(children, dict) else ():
+            if isinstance(child, dict):
+                yield from _nodes(child, depth + deeper)
+    for key in ("items", "anyOf"):
+        children = schema.get(key)
+        for child in children if isinstance(children, list) else (children,):
+            if isinstance(child, dict):
+                yield from _nodes(child, depth + (key == "items"))

@@ -1,0 +1,105 @@
+"""Profiles by name, built in or the user's own, and the adapter that a profile names.
+
+Third parties add an adapter under the entry-point group `batchctl.adapters`: a callable
+`(Profile, Secret) -> BatchAdapter`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import metadata, resources
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from .base import BatchAdapter
+from .keys import Secret
+from .profile import Profile
+
+ENTRY_POINTS = "batchctl.adapters"
+
+UserProfiles = Mapping[str, Mapping[str, Any]]
+"""The `[profiles.NAME]` tables of the user's settings."""
+
+
+class ProfileError(ValueError):
+    """A profile is unknown or wrong; the message names the file, the profile and the key, and what to change."""
+
+
+def profile_names(user: UserProfiles) -> list[str]:
+    """All names that `load_profile` takes, sorted."""
+    return sorted({*_built_in(), *user})
+
+
+def load_profile(name: str, user: UserProfiles, *, source: str = "batchctl.toml") -> Profile:
+    """The profile `name`. `source` is the user's file, for messages. Raises ProfileError.
+
+    A user's profile may say `extends = "NAME"`; one that has a built-in one's name extends that. Keys given replace
+    those of the base, except that `models` are added to the base's.
+    """
+    data = _resolve(name, user, source, ())
+    data["name"] = name
+    where = source if name in user else f"built-in profile {name}.toml"
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as err:
+        raise ProfileError("\n".join(_problem(where, name, item) for item in err.errors())) from None
+
+
+def open_adapter(profile: Profile, key: Secret) -> BatchAdapter:
+    """The adapter that `profile.adapter` names. Raises ProfileError where nothing installed has that name."""
+    installed = {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
+    if (entry := installed.get(profile.adapter)) is None:
+        hint = _suggest(profile.adapter, installed)
+        raise ProfileError(f"profile {profile.name}: adapter: {profile.adapter!r} is not installed{hint}")
+    factory = cast(Callable[[Profile, Secret], BatchAdapter], entry.load())
+    return factory(profile, key)
+
+
+@cache
+def _built_in() -> Mapping[str, str]:
+    """Name -> TOML text."""
+    folder = resources.files(__package__) / "profiles"
+    files = (file for file in folder.iterdir() if file.name.endswith(".toml"))
+    return {file.name.removesuffix(".toml"): file.read_text("utf-8") for file in files}
+
+
+def _resolve(name: str, user: UserProfiles, source: str, above: tuple[str, ...]) -> dict[str, Any]:
+    """The profile's keys with those of its bases under them; `above` are the user's profiles that led here."""
+    built_in = _built_in()
+    if name not in user or (name in above and name in built_in):
+        if name not in built_in:
+            asked_by = f"{source}: profile {above[-1]}: extends: " if above else ""
+            raise ProfileError(f"{asked_by}no profile is called {name!r}{_suggest(name, profile_names(user))}")
+        return tomllib.loads(built_in[name])
+    if name in above:
+        raise ProfileError(f"{source}: profile {name}: extends: goes round in a circle: {' -> '.join((*above, name))}")
+    own = dict(user[name])
+    base = own.pop("extends", name if name in built_in else None)
+    if base is None:
+        return own
+    if not isinstance(base, str):
+        raise ProfileError(f"{source}: profile {name}: extends: must be the name of a profile")
+    merged = _resolve(base, user, source, (*above, name))
+    if isinstance(models := own.get("models"), Mapping):
+        own["models"] = {**merged.get("models", {}), **models}
+    return {**merged, **own}
+
+
+def _problem(where: str, name: str, item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        what = f"unknown setting{_suggest(key, Profile.model_fields, listed=False)}"
+    else:
+        what = f"{item['msg']} (it is {item['input']!r})"
+    return f"{where}: profile {name}: {key}: {what}"
+
+
+def _suggest(name: str, known: Iterable[str], *, listed: bool = True) -> str:
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return hint + (f" There are: {', '.join(known) or 'none'}" if listed else "")

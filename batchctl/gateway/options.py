@@ -1,0 +1,74 @@
+"""What the server can be told at its start. Plain data: importing this costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+ENDPOINTS = (
+    "/v1/responses",
+    "/v1/chat/completions",
+    "/v1/embeddings",
+    "/v1/completions",
+    "/v1/moderations",
+    "/v1/images/generations",
+    "/v1/images/edits",
+    "/v1/videos",
+)
+"""What create takes (PROVIDERS.md 2.1). An executor need not be able to run them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a batch takes, in seconds of the server's clock.
+
+    `row_s` is the time between two answers of one batch; 0 means as fast as the executor really is. `jitter` varies
+    each duration by up to that share, from the seed. `cancelling_s` is how long a cancel takes; rows keep finishing
+    during its first half.
+    """
+
+    validation_s: float = 30
+    queue_s: float = 300
+    row_s: float = 0.05
+    finalizing_s: float = 20
+    cancelling_s: float = 300
+    jitter: float = 0.0
+
+
+INSTANT = Timing(validation_s=0, queue_s=0, row_s=0, finalizing_s=0, cancelling_s=0)
+"""No time but the executor's own: for real models."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Everything `serve` needs.
+
+    `state` None keeps the state in a temporary directory that goes away with the server. `keys` maps each accepted
+    API key to a project; files and batches belong to a project; empty: any key, one project. `models` empty: any
+    model name is known. `queue_limits` are enqueued prompt tokens by model, `*` for all others. `shares` are the
+    rehearsal executor's (`truncated`, `refused`, `filtered`, `empty`, each 0..1). `ledger_field` is a dotted path in
+    the request line whose value identifies a row in the ledger instead of the body's hash.
+    """
+
+    executor: Literal["rehearsal", "llamacpp"] = "rehearsal"
+    model: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    speed: float = 1.0
+    seed: int = 0
+    state: Path | None = None
+    ready_file: Path | None = None
+    faults: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    ledger_field: str | None = None
+    max_file_bytes: int = 200_000_000  # measured (PROVIDERS.md 2.1)
+    max_requests: int = 50_000
+    stop_on_stdin_eof: bool = False

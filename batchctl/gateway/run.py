@@ -1,0 +1,224 @@
+"""One batch running: its requests in shuffled order through the executor, and its two result files as they grow.
+
+Progress lives in memory and in part files: a restarted server runs the batch again from its first row, in the same
+order.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Executor as Pool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from batchctl.executors.base import Executor, Reply
+from batchctl.gateway.faults import Fault, Kind
+from batchctl.gateway.lines import request_lines
+from batchctl.gateway.state import Batch
+
+EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
+CANCELLED = ("batch_cancelled", "This request was not executed because the batch was cancelled.")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has come of the rows so far; `states` by position in the file."""
+
+    completed: int = 0
+    failed: int = 0
+    usage: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("input", "cached", "output", "reasoning"), 0))
+
+    def add_usage(self, usage: Mapping[str, Any]) -> None:
+        """Add one answer's `usage`, in the words of chat completions or of responses."""
+        self.usage["input"] += usage.get("prompt_tokens") or usage.get("input_tokens") or 0
+        self.usage["output"] += usage.get("completion_tokens") or usage.get("output_tokens") or 0
+        read = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
+        made = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
+        self.usage["cached"] += read.get("cached_tokens") or 0
+        self.usage["reasoning"] += made.get("reasoning_tokens") or 0
+
+
+class RowFaults:
+    """Which rows (by position) of a batch go wrong: drawn once, from the seed."""
+
+    def __init__(self, batch: Batch, total: int, rng: random.Random) -> None:
+        self._chosen: dict[Kind, tuple[Fault, frozenset[int]]] = {}
+        for kind in (Kind.ROW_STATUS, Kind.MISSING_ROWS, Kind.MALFORMED_LINES, Kind.DUPLICATE_ROWS):
+            fault = batch.fault(kind)
+            if fault is not None and total:
+                count = min(total, max(1, round(fault.share * total)))
+                self._chosen[kind] = (fault, frozenset(rng.sample(range(total), count)))
+
+    def at(self, kind: Kind, position: int) -> Fault | None:
+        """The fault, where it strikes the row at this position."""
+        fault, rows = self._chosen.get(kind, (None, frozenset()))
+        return fault if position in rows else None
+
+
+class BatchRun:
+    """Runs rows on request (`advance`), then writes down those that were left out (`leave`)."""
+
+    def __init__(
+        self, batch: Batch, source: Path, parts: Path, executor: Executor, pool: Pool | None, seed: int
+    ) -> None:
+        self._batch = batch
+        self._executor = executor
+        self._pool = pool
+        self._source = source.open("rb")
+        self._lines = [(number, offset) for number, offset, _ in request_lines(self._source)]
+        rng = random.Random(f"{seed}/run/{batch.seq}")
+        self._order = list(range(len(self._lines)))
+        rng.shuffle(self._order)
+        self._faults = RowFaults(batch, len(self._lines), rng)
+        self.output, self.errors = parts / f"{batch.id}.output", parts / f"{batch.id}.errors"
+        self.output.write_bytes(b"")
+        self.errors.write_bytes(b"")
+        self._pending: dict[Future[Reply], tuple[int, str]] = {}
+        self._started = 0
+        self._held: dict[Path, list[bytes]] = {self.output: [], self.errors: []}
+        self.states = ["pending"] * len(self._lines)
+        self.tally = Tally()
+
+    @property
+    def total(self) -> int:
+        return len(self._lines)
+
+    @property
+    def done(self) -> int:
+        """Rows that have an answer."""
+        return self._started - len(self._pending)
+
+    def advance(self, upto: int, budget_s: float) -> None:
+        """Run rows until `upto` of them are done, or for about `budget_s` wall seconds."""
+        stop = time.monotonic() + budget_s
+        while self.done < upto and time.monotonic() < stop:
+            if self._pool is None:
+                position, custom_id, body = self._next()
+                self._record(position, custom_id, self._run(body))
+            else:
+                self._top_up(self._pool, upto)
+                self._harvest(max(0.0, stop - time.monotonic()))
+        self._flush()
+
+    def finish_running(self) -> None:
+        """Wait for the rows that are in the executor's hands; start no others."""
+        for future in [future for future in self._pending if future.cancel()]:
+            position, _ = self._pending.pop(future)
+            self._started -= 1
+            self._order.remove(position)
+            self._order.append(position)
+        while self._pending:
+            self._harvest(None)
+        self._flush()
+
+    def leave(self, code: str, message: str) -> None:
+        """Write an error line for every row that was not run."""
+        while self._started < self.total:
+            position, custom_id, _ = self._next()
+            self.states[position] = "unanswered"
+            self._write(self.errors, position, custom_id, response=None, error={"code": code, "message": message})
+        self._flush()
+
+    def attempts(self) -> list[tuple[int, str]]:
+        """(line number, state) of all rows, for the ledger."""
+        return [(number, state) for (number, _), state in zip(self._lines, self.states, strict=True)]
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _next(self) -> tuple[int, str, dict[str, Any]]:
+        position = self._order[self._started]
+        self._started += 1
+        self._source.seek(self._lines[position][1])
+        request = orjson.loads(self._source.readline())
+        return position, request["custom_id"], request["body"]
+
+    def _run(self, body: Mapping[str, Any]) -> Reply:
+        try:
+            return self._executor.run(self._batch.endpoint, body)
+        except Exception as error:  # an executor must not raise; if it does, one row pays for it, not the batch
+            message = f"{type(error).__name__}: {error}"
+            return Reply(500, {"error": {"message": message, "type": "server_error", "param": None, "code": None}})
+
+    def _top_up(self, pool: Pool, upto: int) -> None:
+        while len(self._pending) < 2 * self._executor.concurrency and self._started < upto:
+            position, custom_id, body = self._next()
+            self._pending[pool.submit(self._run, body)] = (position, custom_id)
+
+    def _harvest(self, timeout: float | None) -> None:
+        finished, _ = wait(self._pending, timeout=timeout, return_when=FIRST_COMPLETED)
+        for future in finished:
+            position, custom_id = self._pending.pop(future)
+            self._record(position, custom_id, future.result())
+
+    def _record(self, position: int, custom_id: str, reply: Reply) -> None:
+        struck = self._faults.at(Kind.ROW_STATUS, position)
+        status, body = (reply.status, reply.body) if struck is None else _failure(struck)
+        answered = 200 <= status < 300
+        if answered:
+            self.tally.completed += 1
+            self.tally.add_usage(body.get("usage") or {})
+        else:
+            self.tally.failed += 1
+        self.states[position] = "answered" if answered else "failed"
+        if self._faults.at(Kind.MISSING_ROWS, position):
+            self.states[position] = "lost" if answered else "failed"
+            return
+        target = self.output if answered or (struck is not None and struck.in_output) else self.errors
+        response = {"status_code": status, "request_id": f"req_{self._id(position)}", "body": body}
+        self._write(target, position, custom_id, response=response, error=None)
+
+    def _id(self, position: int) -> str:
+        return f"{self._batch.id[6:]}{self._lines[position][0]:08x}"
+
+    def _write(
+        self, target: Path, position: int, custom_id: str, *, response: dict[str, Any] | None, error: Any
+    ) -> None:
+        fields = {"id": f"batch_req_{self._id(position)}", "custom_id": custom_id, "response": response, "error": error}
+        line = orjson.dumps(fields) + b"\n"
+        held = self._held[target]
+        malformed = self._faults.at(Kind.MALFORMED_LINES, position)
+        if malformed is not None:
+            held.append(_malformed(malformed.form, position, fields))
+            if not malformed.extra:
+                self.states[position] = "lost" if self.states[position] == "answered" else self.states[position]
+                return
+        held.append(line)
+        if self._faults.at(Kind.DUPLICATE_ROWS, position):
+            held.append(line)
+
+    def _flush(self) -> None:
+        for path, lines in self._held.items():
+            if lines:
+                with path.open("ab") as part:
+                    part.writelines(lines)
+                lines.clear()
+
+
+def _failure(fault: Fault) -> tuple[int, dict[str, Any]]:
+    """The answer that a `row_status` fault puts in place of the executor's."""
+    status = 500 if fault.status is None else fault.status
+    if status == 0:  # seen inside completed batches (PROVIDERS.md 2.5)
+        return 0, {}
+    kind = "server_error" if status >= 500 else "requests" if status == 429 else "invalid_request_error"
+    message = fault.message or f"The rehearsal's schedule of faults answers this row with {status}."
+    return status, {"error": {"message": message, "type": kind, "param": fault.param, "code": fault.code}}
+
+
+def _malformed(form: str, position: int, fields: dict[str, Any]) -> bytes:
+    """A line that no row can be read from."""
+    if form == "mixed":
+        form = ("bad_json", "bad_utf8", "no_custom_id", "not_object")[position % 4]
+    if form == "bad_json":
+        return orjson.dumps(fields)[:-20] + b"\n"
+    if form == "bad_utf8":
+        return orjson.dumps(fields)[:-1] + b',"note":"\xff"}\n'
+    if form == "no_custom_id":
+        return orjson.dumps({name: value for name, value in fields.items() if name != "custom_id"}) + b"\n"
+    return b"[]\n"

@@ -1,0 +1,63 @@
+"""The OpenAI adapter under the contract, against the rehearsal server; and its requests against OpenAI's description."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from batchctl_adapters.base import BatchAdapter
+from batchctl_adapters.keys import Secret
+from batchctl_adapters.profile import Profile
+from batchctl_adapters.registry import load_profile, open_adapter
+
+from tests.contract.suite import AdapterContract, Start, World
+from tests.scripted import Reply, scripted
+from tests.servers import QUICK, rehearsal
+
+SPEC = Path(__file__).parents[1] / "specs" / "openai-batch-slim.json"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def begin(**options: Any) -> World:
+            served = {"speed": 0.001, "in_process": True, "timing": QUICK, **options}
+            server = stack.enter_context(rehearsal(**served))
+
+            def connect(key: str = "sk-rehearsal", **settings: Any) -> BatchAdapter:
+                base = load_profile("rehearsal", {})
+                profile = Profile(**{**base.model_dump(), "base_url": server.base_url, **settings})
+                adapter = open_adapter(profile, Secret(key))
+                stack.callback(adapter.close)
+                return adapter
+
+            return World(server, connect)
+
+        yield begin
+
+
+class TestOpenAI(AdapterContract):
+    """All of it: OpenAI-like endpoints leave nothing out."""
+
+
+def test_the_create_request_is_as_openai_describes_it() -> None:
+    spec = json.loads(SPEC.read_text())
+    schema = {"$ref": "#/components/schemas/CreateBatchRequest", "components": spec["components"]}
+    batch = {"id": "batch_1", "object": "batch", "status": "validating", "created_at": 1}
+    with scripted() as server:
+        server.on("POST", "/v1/batches", Reply(body=batch))
+        profile = Profile(**{**load_profile("openai", {}).model_dump(), "base_url": server.url})
+        adapter = open_adapter(profile, Secret("k"))
+        adapter.create("file-1", [], tag="s-1-1")
+        adapter.close()
+        sent = server.seen[0].json()
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    validator.validate(sent)
+    with pytest.raises(jsonschema_rs.ValidationError):  # the description does refuse something
+        validator.validate({**sent, "completion_window": "5m"})

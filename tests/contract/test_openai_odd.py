@@ -1,0 +1,582 @@
+"""What the adapter does with answers that no well-behaved server gives, over real HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from batchctl_adapters.base import Absent, Doubt, Found, Phase, Unsure
+from batchctl_adapters.errors import (
+    AdapterError,
+    Auth,
+    Billing,
+    Permanent,
+    QueueFull,
+    RemoteGone,
+    SubmitUnknown,
+    Transient,
+)
+from batchctl_adapters.keys import Secret
+from batchctl_adapters.openai import OpenAIAdapter
+from batchctl_adapters.profile import Profile
+
+from tests.scripted import Reply, Scripted, error, scripted
+
+KEY = "sk-test-0123456789abcdef"
+BATCH = {
+    "id": "batch_1",
+    "object": "batch",
+    "status": "validating",
+    "created_at": 1000,
+    "input_file_id": "file-1",
+    "metadata": {"batchctl": "s-1-1"},
+}
+FILE = {"id": "file-1", "object": "file", "filename": "s-1-1.jsonl", "bytes": 3, "purpose": "batch"}
+DOUBT = Doubt("s-1-1", "file-1", since=1000.0, known_ids=frozenset(), control="file-1")
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with scripted() as script:
+        yield script
+
+
+def adapter_to(url: str, **settings: Any) -> OpenAIAdapter:
+    return OpenAIAdapter(Profile(name="t", base_url=url, **{"create_limit_s": 5.0, **settings}), Secret(KEY))
+
+
+@pytest.fixture
+def adapter(server: Scripted) -> Iterator[OpenAIAdapter]:
+    opened = adapter_to(server.url)
+    yield opened
+    opened.close()
+
+
+def listed(*batches: dict[str, Any], more: bool = False) -> Reply:
+    return Reply(body={"object": "list", "data": list(batches), "has_more": more})
+
+
+# Create
+
+
+def test_case_26_create_is_one_post_with_tag_window_and_expiry(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("POST", "/v1/batches", Reply(body=BATCH))
+    assert adapter.create("file-1", [], tag="s-1-1").remote_id == "batch_1"
+    (seen,) = server.seen
+    assert seen.json() == {
+        "input_file_id": "file-1",
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "24h",
+        "metadata": {"batchctl": "s-1-1"},
+        "output_expires_after": {"anchor": "created_at", "seconds": 30 * 86_400},
+    }
+    assert seen.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_profile_without_metadata_and_with_another_window(server: Scripted) -> None:
+    adapter = adapter_to(server.url, metadata=False, output_expires_after_s=None, completion_window="14d")
+    server.on("POST", "/v1/batches", Reply(body=BATCH))
+    adapter.create("file-1", [], tag="s-1-1")
+    assert server.seen[0].json() == {
+        "input_file_id": "file-1",
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "14d",
+    }
+    adapter.close()
+
+
+DOUBTFUL = {
+    "dropped": Reply(drop=True),
+    "cut in the body": Reply(body=BATCH, cut=10),
+    "408": Reply(408, error("timeout")),
+    "409": Reply(409, error("conflict")),
+    "500": Reply(500, error("oops")),
+    "502 of a proxy": Reply(502, b"<html>bad gateway</html>"),
+    "503 without a body": Reply(503),
+    "200 of a proxy": Reply(200, b"<html>welcome</html>"),
+    "200 without an id": Reply(200, {"object": "batch", "status": "validating"}),
+    "200 with an error": Reply(200, error("later")),
+    "200, a list": Reply(200, [BATCH]),
+    "200, cut JSON": Reply(200, b'{"id": "batch_1", "sta'),
+    "404 of a proxy": Reply(404, b"<html>not found</html>"),
+    "429 of a proxy": Reply(429, b"slow down", {"retry-after": "5"}),
+    "403 of a firewall": Reply(403, b'{"detail": "blocked"}'),
+    "401 without words": Reply(401, b""),
+    "418": Reply(418, error("teapot")),
+    "another redirect": Reply(307, b"", {"location": "/v2/batches"}),
+    "gzip that is none": Reply(200, b"plain", {"content-encoding": "gzip"}),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_case_26_27_after_the_first_byte_all_but_a_refusal_is_doubt(
+    name: str, server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    server.on("POST", "/v1/batches", DOUBTFUL[name])
+    with pytest.raises(SubmitUnknown):
+        adapter.create("file-1", [], tag="s-1-1")
+    assert len(server.seen) == 1
+
+
+REFUSED = [
+    (400, error("bad metadata", "invalid_value"), Permanent, "invalid_value"),
+    (401, error("Incorrect API key provided", "invalid_api_key"), Auth, "invalid_api_key"),
+    (403, error("not allowed"), Auth, None),
+    (402, error("pay first"), Billing, None),
+    (404, error("The model does not exist", "model_not_found"), Permanent, "model_not_found"),
+    (413, error("too large"), Permanent, None),
+    (422, error("bad"), Permanent, None),
+    (429, error("Rate limit reached for batches"), Transient, None),
+    (429, error("You exceeded your current quota", "insufficient_quota"), Billing, "insufficient_quota"),
+    (429, error("Enqueued token limit reached for m"), QueueFull, None),
+    (429, error("Too many enqueued requests", "request_limit"), QueueFull, "request_limit"),
+    (400, error("Billing hard limit has been reached", "billing_hard_limit_reached"), Billing, None),
+    (
+        400,
+        error("Cannot find file file-1, or organization o does not have access to it."),
+        Transient,
+        "file_not_visible",
+    ),
+    (400, error("File file-1 is not processed yet"), Transient, "file_not_visible"),
+    (404, error("No such File object: file-1"), Transient, "file_not_visible"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "code"), REFUSED)
+def test_case_30_36_38_45_a_refusal_in_the_providers_own_words_is_certain(
+    status: int, body: Any, kind: type, code: str | None, server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    server.on("POST", "/v1/batches", Reply(status, body, {"retry-after": "9"}))
+    with pytest.raises(AdapterError) as caught:
+        adapter.create("file-1", [], tag="s-1-1")
+    assert type(caught.value) is kind
+    if code:
+        assert caught.value.code == code
+    if kind in (Transient, QueueFull) and status == 429:
+        assert isinstance(caught.value, Transient) and caught.value.retry_after == 9
+    assert len(server.seen) == 1
+
+
+def test_case_26_a_silent_server_is_given_up_in_time(server: Scripted) -> None:
+    adapter = adapter_to(server.url, create_limit_s=0.3)
+    server.on("POST", "/v1/batches", Reply(body=BATCH, hang_s=20))
+    began = time.monotonic()
+    with pytest.raises(SubmitUnknown, match=r"0\.3 s"):
+        adapter.create("file-1", [], tag="s-1-1")
+    assert time.monotonic() - began < 2
+    adapter.close()
+
+
+def test_case_26_a_dripping_answer_does_not_stretch_the_limit(server: Scripted) -> None:
+    adapter = adapter_to(server.url, create_limit_s=0.5)
+    server.on("POST", "/v1/batches", Reply(body=BATCH, drip_s=0.1))
+    began = time.monotonic()
+    with pytest.raises(SubmitUnknown):
+        adapter.create("file-1", [], tag="s-1-1")
+    assert time.monotonic() - began < 2
+    assert len(server.calls("POST", "/v1/batches")) == 1
+    adapter.close()
+
+
+def test_a_refused_connection_is_certain_to_have_sent_nothing() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, not listening
+        adapter = adapter_to(f"http://127.0.0.1:{closed.getsockname()[1]}/v1")
+        with pytest.raises(Transient, match="nothing was sent") as caught:
+            adapter.create("file-1", [], tag="s-1-1")
+        assert caught.value.code == "not_sent"
+        adapter.close()
+
+
+def test_a_name_that_does_not_resolve_is_certain_to_have_sent_nothing() -> None:
+    adapter = adapter_to("http://batchctl.invalid/v1")
+    with pytest.raises(Transient, match="nothing was sent"):
+        adapter.create("file-1", [], tag="s-1-1")
+    adapter.close()
+
+
+def test_a_failed_tls_handshake_is_certain_to_have_sent_nothing(server: Scripted) -> None:
+    adapter = adapter_to(server.url.replace("http:", "https:"))  # the server speaks no TLS
+    with pytest.raises(Transient, match="nothing was sent"):
+        adapter.create("file-1", [], tag="s-1-1")
+    adapter.close()
+
+
+def test_what_was_given_up_before_the_first_byte_is_never_sent(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Name resolution has no time-out: here it takes longer than create may, and then succeeds."""
+    resolved = threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.6)
+        resolved.set()
+        return real(*args, **kwargs)
+
+    server.on("POST", "/v1/batches", Reply(body=BATCH))
+    adapter = adapter_to(server.url, create_limit_s=0.2)
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with pytest.raises(Transient, match="nothing was sent"):
+        adapter.create("file-1", [], tag="s-1-1")
+    assert resolved.wait(5)
+    for thread in threading.enumerate():
+        if thread.name == "bounded-call":
+            thread.join(5)
+    assert server.seen == []
+    adapter.close()
+
+
+# Upload
+
+
+def test_case_53_the_file_is_named_jsonl(server: Scripted) -> None:
+    adapter = adapter_to(server.url, upload_expires_after_s=3600)
+    server.on("POST", "/v1/files", Reply(body=FILE | {"status": "processed"}))
+    for name in ("s-1-1", "s-1-1.jsonl"):
+        upload = adapter.upload([b"{}\n"], name=name, size=3)
+        assert (upload.upload_id, upload.size, upload.ready) == ("file-1", 3, True)
+    for seen in server.seen:
+        assert b'filename="s-1-1.jsonl"' in seen.body and b"\r\n\r\n{}\n\r\n" in seen.body
+        assert b'name="purpose"\r\n\r\nbatch\r\n' in seen.body
+        assert b'name="expires_after[seconds]"\r\n\r\n3600\r\n' in seen.body
+        assert seen.size == int(seen.headers["content-length"])
+    adapter.close()
+
+
+def test_a_file_still_in_process_is_not_ready(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("POST", "/v1/files", Reply(body=FILE | {"status": "pending"}), Reply(body=FILE | {"status": "error"}))
+    assert adapter.upload([b"{}\n"], name="a", size=3).ready is False
+    with pytest.raises(Permanent, match="not accepted"):
+        adapter.upload([b"{}\n"], name="a", size=3)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 7, 100_000])
+def test_a_wrong_size_is_an_error_before_the_request_is_complete(
+    size: int, server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    server.on("POST", "/v1/files", Reply(body=FILE))
+    with pytest.raises(Permanent, match="announced") as caught:
+        adapter.upload(iter([b"{}\n", b"{}\n"]), name="a", size=size)
+    assert caught.value.code == "size_mismatch"
+    for seen in server.seen:
+        assert seen.size < int(seen.headers["content-length"])
+
+
+def test_an_error_of_the_lines_own_comes_through(adapter: OpenAIAdapter) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"{}\n"
+        raise OSError("the spool is gone")
+
+    with pytest.raises(OSError, match="spool"):
+        adapter.upload(broken(), name="a", size=100)
+
+
+def test_an_upload_is_never_whole_in_memory(server: Scripted, adapter: OpenAIAdapter) -> None:
+    line = b'{"custom_id":"r1","body":"' + b"x" * 1000 + b'"}\n'
+    count = 30_000
+    got = hashlib.sha256()
+
+    def lines() -> Iterator[bytes]:
+        for _ in range(count):
+            got.update(line)
+            yield line
+
+    server.on("POST", "/v1/files", Reply(body=FILE))
+    adapter.list_uploads("")  # the SDK is loaded before memory is measured
+    adapter.upload([line], name="first", size=len(line))
+    tracemalloc.start()
+    try:
+        adapter.upload(lines(), name="big", size=count * len(line))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert server.seen[-1].size > count * len(line) > 30_000_000
+    assert got.hexdigest() == hashlib.sha256(line * count).hexdigest()
+    assert peak < 5_000_000
+
+
+UPLOAD_FAILURES = [
+    (Reply(400, error("File is too large.")), Permanent, None),
+    (Reply(413, error("too large")), Permanent, None),
+    (Reply(400, error("Exceeded the file storage quota of 100 GB")), Transient, "storage_full"),
+    (Reply(400, error("Maximum number of files reached: 500")), Transient, "storage_full"),
+    (Reply(429, error("You exceeded your current quota", "insufficient_quota")), Billing, None),
+    (Reply(401, error("bad key")), Auth, None),
+    (Reply(500, error("oops")), Transient, None),
+    (Reply(drop=True), Transient, None),
+    (Reply(200, b"<html>"), Transient, None),
+    (Reply(200, {"object": "file"}), Transient, None),
+    (Reply(404, b"<html>"), Permanent, None),
+]
+
+
+@pytest.mark.parametrize(("reply", "kind", "code"), UPLOAD_FAILURES)
+def test_case_32_40_uploads_that_fail(
+    reply: Reply, kind: type, code: str | None, server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    server.on("POST", "/v1/files", reply)
+    with pytest.raises(AdapterError) as caught:
+        adapter.upload([b"{}\n"], name="a", size=3)
+    assert type(caught.value) is kind
+    assert code is None or caught.value.code == code
+
+
+# Find
+
+
+def test_find_with_a_visible_control(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/files/file-1", Reply(body=FILE))
+    server.on("GET", "/v1/batches", listed(BATCH), listed())
+    found = adapter.find(DOUBT)
+    assert isinstance(found, Found) and found.batch.remote_id == "batch_1"
+    assert isinstance(adapter.find(DOUBT), Absent)
+
+
+def test_find_without_a_visible_control_proves_nothing(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/batches", listed(), listed(), listed(BATCH))
+    sighting = adapter.find(DOUBT)
+    assert isinstance(sighting, Unsure) and "file-1" in sighting.reason
+    assert isinstance(adapter.find(Doubt("s-1-1", "file-1", 1000.0, frozenset(), None)), Unsure)
+    assert isinstance(adapter.find(DOUBT), Found)  # what matches is ours, whatever became of the control
+
+
+def test_after_the_fence_a_known_batch_is_the_control(server: Scripted, adapter: OpenAIAdapter) -> None:
+    doubt = Doubt("s-1-1", "file-1", 1000.0, frozenset({"batch_0"}), "batch_0")
+    server.on("GET", "/v1/batches/batch_0", Reply(body=BATCH | {"id": "batch_0"}))
+    server.on("GET", "/v1/batches", listed(BATCH | {"id": "batch_0"}))
+    assert isinstance(adapter.find(doubt), Absent)
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(500, error("x")), Reply(drop=True), Reply(200, b"<html>"), Reply(429, error("slow"))]
+)
+def test_a_look_that_fails_half_way_is_no_look(reply: Reply, server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/files/file-1", Reply(body=FILE))
+    server.on("GET", "/v1/batches", listed(BATCH | {"id": "b", "metadata": {}, "input_file_id": "f"}, more=True), reply)
+    with pytest.raises(Transient):
+        adapter.find(DOUBT)
+
+
+def test_a_key_that_is_refused_stops_the_search(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/files/file-1", Reply(401, error("Incorrect API key provided", "invalid_api_key")))
+    with pytest.raises(Auth):
+        adapter.find(DOUBT)
+
+
+# Poll
+
+
+def test_one_batch_is_asked_for_alone_and_many_by_list(server: Scripted, adapter: OpenAIAdapter) -> None:
+    many = [BATCH | {"id": f"batch_{n}", "status": "In_Progress"} for n in range(30)]
+    server.on("GET", "/v1/batches/batch_1", Reply(body=BATCH))
+    server.on("GET", "/v1/batches", listed(*many))
+    assert set(adapter.poll(["batch_1"]).batches) == {"batch_1"}
+    assert [seen.path for seen in server.seen] == ["/v1/batches/batch_1"]
+    server.seen.clear()
+    got = adapter.poll([f"batch_{n}" for n in range(30)])
+    assert len(got.batches) == 30 and {b.phase for b in got.batches.values()} == {Phase.RUNNING}
+    assert [(seen.path, seen.query["limit"]) for seen in server.seen] == [("/v1/batches", "100")]
+
+
+def test_what_the_list_does_not_show_is_retrieved_and_only_a_404_there_is_gone(
+    server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    server.on("GET", "/v1/batches", listed(BATCH, more=True))
+    server.on("GET", "/v1/batches/batch_2", Reply(body=BATCH | {"id": "batch_2"}))
+    server.on("GET", "/v1/batches/batch_3", Reply(404, error("No batch found with id 'batch_3'.")))
+    got = adapter.poll(["batch_1", "batch_2", "batch_3"])
+    assert (set(got.batches), got.gone) == ({"batch_1", "batch_2"}, {"batch_3"})
+    assert len(server.calls("GET", "/v1/batches")) == 1
+
+
+def test_case_09_an_error_in_a_200(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on(
+        "GET",
+        "/v1/batches/batch_1",
+        Reply(200, error("No batch found with id 'batch_1'.")),
+        Reply(200, error("Something went wrong")),
+        Reply(500, error("No batch found")),
+        Reply(200, BATCH | {"id": "batch_2"}),
+    )
+    assert adapter.poll(["batch_1"]).gone == {"batch_1"}
+    for _ in range(3):
+        with pytest.raises(Transient):
+            adapter.poll(["batch_1"])
+
+
+def test_case_73_one_failing_batch_does_not_hide_the_others(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/batches", Reply(502, b"<html>"))
+    server.on("GET", "/v1/batches/batch_0", Reply(502, b"<html>"))
+    server.on("GET", "/v1/batches/batch_1", Reply(body=BATCH))
+    got = adapter.poll(["batch_0", "batch_1"])
+    assert set(got.batches) == {"batch_1"} and not got.gone
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply(502, b"<html>"), Transient),
+        (Reply(429, error("slow"), {"retry-after": "33"}), Transient),
+        (Reply(drop=True), Transient),
+        (Reply(200, b"<html>"), Transient),
+        (Reply(401, error("bad key")), Auth),
+    ],
+)
+def test_case_73_a_poll_that_fails_says_how(reply: Reply, kind: type, server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/batches/batch_1", reply)
+    with pytest.raises(AdapterError) as caught:
+        adapter.poll(["batch_1"])
+    assert type(caught.value) is kind
+    if isinstance(caught.value, Transient) and caught.value.status == 429:
+        assert caught.value.retry_after == 33
+
+
+def test_case_73_too_many_requests_ends_the_poll_at_once(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/batches", Reply(429, error("slow")))
+    with pytest.raises(Transient):
+        adapter.poll(["batch_1", "batch_2"])
+    assert len(server.seen) == 1
+
+
+def test_a_watched_tag_is_looked_for_over_window_and_two_days(server: Scripted, adapter: OpenAIAdapter) -> None:
+    day = 86_400
+    late = BATCH | {"id": "late", "metadata": {"batchctl": "s-9-1"}, "created_at": 10 * day - 2.9 * day}
+    server.on(
+        "GET",
+        "/v1/batches",
+        listed(BATCH | {"id": "new", "created_at": 10 * day}, more=True),
+        listed(BATCH | {"id": "mid", "created_at": 9 * day, "metadata": None}, more=True),
+        listed(late, more=True),
+        listed(BATCH | {"id": "old", "created_at": 6 * day}, more=True),
+        Reply(500, error("nobody may ask this far back")),
+    )
+    server.on("GET", "/v1/batches/batch_1", Reply(body=BATCH))
+    got = adapter.poll(["batch_1"], watch=["s-9-1", "s-9-2"])
+    assert (set(got.batches), {tag: batch.remote_id for tag, batch in got.late.items()}) == (
+        {"batch_1"},
+        {"s-9-1": "late"},
+    )
+    assert len(server.calls("GET", "/v1/batches")) == 4
+
+
+# Fetch
+
+
+@pytest.mark.parametrize("cut", [0, 5, 12, 23])
+def test_case_20_a_download_cut_short_is_noticed(cut: int, server: Scripted, adapter: OpenAIAdapter) -> None:
+    body = b'{"a": 1234}\n{"b": 1234}\n'
+    server.on("GET", "/v1/files/file-o/content", Reply(body=body, cut=cut), Reply(body=body))
+    with pytest.raises(Transient):
+        b"".join(adapter.fetch("file-o"))
+    assert b"".join(adapter.fetch("file-o")) == body
+
+
+def test_case_20_without_a_length_nothing_can_be_known(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/files/file-o/content", Reply(body=b"{}\n{}\n", cut=4, length=False))
+    assert b"".join(adapter.fetch("file-o")) == b"{}\n{"
+
+
+def test_case_11_results_past_their_retention_are_gone(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/files/file-o/content", Reply(404, error("No such File object: file-o")))
+    with pytest.raises(RemoteGone):
+        b"".join(adapter.fetch("file-o"))
+
+
+def test_an_empty_file(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("GET", "/v1/files/file-o/content", Reply(body=b""))
+    assert b"".join(adapter.fetch("file-o")) == b""
+
+
+def test_a_redirect_within_the_host_is_followed_and_one_to_another_is_refused(
+    server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    with scripted() as stranger:
+        stranger.on("GET", "/v1/x", Reply(body=b"false results\n"))
+        server.on("GET", "/v1/files/a/content", Reply(302, b"", {"location": f"{stranger.url}/x"}))
+        server.on("GET", "/v1/files/b/content", Reply(302, b"", {"location": "/v1/c"}))
+        server.on("GET", "/v1/c", Reply(body=b"results\n"))
+        with pytest.raises(Transient, match="redirect"):
+            b"".join(adapter.fetch("a"))
+        assert stranger.seen == []
+    assert b"".join(adapter.fetch("b")) == b"results\n"
+
+
+# Cancel, delete, list
+
+
+def test_case_05_cancelling_what_ended_is_no_error(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("POST", "/v1/batches/batch_1/cancel", Reply(409, error("already cancelled")), Reply(400, error("no")))
+    states = ("completed", "cancelling", "in_progress")
+    server.on("GET", "/v1/batches/batch_1", *(Reply(body=BATCH | {"status": status}) for status in states))
+    adapter.cancel("batch_1")
+    adapter.cancel("batch_1")
+    with pytest.raises(Permanent):
+        adapter.cancel("batch_1")
+    with pytest.raises(RemoteGone):
+        adapter.cancel("batch_2")
+
+
+def test_deleting_what_is_not_there_is_no_error(server: Scripted, adapter: OpenAIAdapter) -> None:
+    server.on("DELETE", "/v1/files/file-1", Reply(404, error("No such File object")), Reply(500, error("x")))
+    adapter.delete_upload("file-1")
+    with pytest.raises(Transient):
+        adapter.delete_upload("file-1")
+
+
+def test_uploads_are_listed_by_prefix_over_pages(server: Scripted, adapter: OpenAIAdapter) -> None:
+    def files(*names: str) -> list[dict[str, Any]]:
+        return [{"id": f"file-{name}", "filename": f"{name}.jsonl", "bytes": 1} for name in names]
+
+    server.on(
+        "GET",
+        "/v1/files",
+        Reply(body={"data": [*files("s-1", "x-1"), None], "has_more": True}),
+        Reply(body={"data": files("s-2"), "has_more": False}),
+    )
+    assert [upload.name for upload in adapter.list_uploads("s-")] == ["s-1.jsonl", "s-2.jsonl"]
+    assert [seen.query.get("after") for seen in server.seen] == [None, "file-x-1"]
+    assert server.seen[0].query["purpose"] == "batch"
+
+
+# Keys
+
+
+def test_case_76_the_key_is_in_no_log_and_no_message(
+    server: Scripted, adapter: OpenAIAdapter, caplog: pytest.LogCaptureFixture
+) -> None:
+    echo = Reply(401, error(f"Incorrect API key provided: {KEY}.", "invalid_api_key"), {"x-echo": "1"})
+    server.on("POST", "/v1/batches", echo)
+    server.on("GET", "/v1/batches/batch_1", echo)
+    said = [repr(adapter._key), str(adapter._key), f"{adapter._key}"]
+    with caplog.at_level(logging.DEBUG):
+        for call in (lambda: adapter.create("file-1", [], tag="s-1-1"), lambda: adapter.poll(["batch_1"])):
+            with pytest.raises(Auth) as caught:
+                call()
+            assert "redacted" in str(caught.value)
+            said += [str(caught.value), repr(caught.value), str(caught.value.__cause__)]
+            said.append(str(caught.getrepr(chain=True, style="short")))
+    assert server.seen[0].headers["authorization"].endswith(KEY)
+    assert caplog.records
+    assert KEY not in caplog.text
+    assert all(KEY not in text for text in said)
+
+
+def test_the_environments_own_settings_do_not_leak_into_a_rehearsal(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-the-real-one-123")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    adapter = OpenAIAdapter(Profile(name="r", base_url=server.url), Secret(""))
+    server.on("GET", "/v1/batches/batch_1", Reply(body=BATCH))
+    assert adapter.poll(["batch_1"]).batches
+    assert "real-one" not in str(server.seen[0].headers)
+    adapter.close()
