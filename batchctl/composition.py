@@ -6,9 +6,14 @@ import json
 import os
 import time
 import urllib.request
+from collections.abc import Callable
 from functools import cache
 from urllib.parse import urlsplit
 
+from batchctl.clock import Clock, FollowedClock, SystemClock, stored_clock
+from batchctl.config import Settings, load_settings
+from batchctl.engine.context import Engine
+from batchctl.errors import UsageError, UserError
 from batchctl_adapters.base import BatchAdapter
 from batchctl_adapters.errors import Auth
 from batchctl_adapters.keys import MissingKey, find_key, is_loopback
@@ -17,11 +22,6 @@ from batchctl_adapters.registry import ProfileError, load_profile, open_adapter
 from batchctl_adapters.waiting import Waiting
 from batchctl_store.repository import Repository
 from batchctl_store.spool import Spool
-
-from batchctl.clock import Clock, FollowedClock, SystemClock, stored_clock
-from batchctl.config import Settings, load_settings
-from batchctl.engine.context import Engine
-from batchctl.errors import UsageError, UserError
 
 CLOCK = "clock"
 

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchctl_store.records import Job, StoreError
-from batchctl_store.spool import SpoolError
-
 from batchctl.answers import AnswerColumns, answer_columns
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
 from batchctl.outputs import open_output
 from batchctl.rowjson import parse_exactly
 from batchctl.task import Task
+from batchctl_store.records import Job, StoreError
+from batchctl_store.spool import SpoolError
 
 MERGE_RETRY_S = 300.0
 

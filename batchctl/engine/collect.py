@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
-from batchctl_adapters.errors import AdapterError, RemoteGone
-from batchctl_store.records import Batch, Job, RowResult, Submission
-from batchctl_store.spool import FrameReader, FrameWriter, SpoolError
-
 from batchctl.answers import Judge
 from batchctl.engine.context import Engine, row_of
 from batchctl.engine.poll import SHORT_PATIENCE_S
 from batchctl.engine.submit import backoff
 from batchctl.task import Task
+from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
+from batchctl_adapters.errors import AdapterError, RemoteGone
+from batchctl_store.records import Batch, Job, RowResult, Submission
+from batchctl_store.spool import FrameReader, FrameWriter, SpoolError
 
 RESENT = tuple(outcome.value for outcome in Outcome if outcome.is_resent)
 ABSENT_MESSAGE = "in no result file of its batch: unknown, may have been billed"
@@ -176,15 +175,14 @@ def _results(
     seen: set[int] = set()
     for name, number, line in _lines(engine, names):
         read.lines += 1
-        row, problem = None, "names no row of this batch"
         try:
             result = parse(line)
             row = row_of(result.custom_id, store_id, batch)
+            if row is None or row not in rows:
+                raise BadLine("names no row of this batch")
         except BadLine as error:
-            problem = str(error)
-        if row is None or row not in rows:
             read.quarantined += 1
-            quarantine.append(f"{name}:{number}: {problem}: ".encode() + line)
+            quarantine.append(f"{name}:{number}: {error}: ".encode() + line)
             continue
         read.duplicates += row in seen
         seen.add(row)

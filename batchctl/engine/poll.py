@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchctl_adapters.base import Phase, RemoteBatch
-from batchctl_adapters.errors import AdapterError, Auth, Transient
-from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
-
 from batchctl.engine.context import Engine
 from batchctl.engine.recover import found_late
 from batchctl.engine.submit import backoff
+from batchctl_adapters.base import Phase, RemoteBatch
+from batchctl_adapters.errors import AdapterError, Auth, Transient
+from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 SHORT_PATIENCE_S = 1_800.0
 """How long results may lag behind the counts that promise them (DESIGN 3)."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from batchctl.engine.context import Engine, custom_id, tag_of
 from batchctl_adapters.base import BatchAdapter, RemoteBatch
 from batchctl_adapters.errors import AdapterError, Auth, Billing, Permanent, QueueFull, SubmitUnknown, Transient
 from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
-
-from batchctl.engine.context import Engine, custom_id, tag_of
 
 AUTH_RETRY_S = 600.0
 BILLING_RETRY_S = 3_600.0
