@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
+import os
 import time
 import urllib.request
+from collections.abc import Callable
 from functools import cache
 from urllib.parse import urlsplit
-
-from batchctl_adapters.base import BatchAdapter
-from batchctl_adapters.keys import find_key
-from batchctl_adapters.profile import Profile
-from batchctl_adapters.registry import load_profile, open_adapter
-from batchctl_adapters.waiting import Waiting
-from batchctl_store.repository import Repository
-from batchctl_store.spool import Spool
 
 from batchctl.clock import Clock, FollowedClock, SystemClock, stored_clock
 from batchctl.config import Settings, load_settings
 from batchctl.engine.context import Engine
 from batchctl.errors import UsageError, UserError
+from batchctl_adapters.base import BatchAdapter
+from batchctl_adapters.errors import Auth
+from batchctl_adapters.keys import MissingKey, find_key, is_loopback
+from batchctl_adapters.profile import Profile
+from batchctl_adapters.registry import ProfileError, load_profile, open_adapter
+from batchctl_adapters.waiting import Waiting
+from batchctl_store.repository import Repository
+from batchctl_store.spool import Spool
 
 CLOCK = "clock"
 
@@ -37,14 +38,20 @@ def open_engine(settings: Settings | None = None, *, profile: str | None = None)
 
     @cache
     def profile_of(name: str) -> Profile:
-        return load_profile(name, settings.profiles)
+        try:
+            return load_profile(name, settings.profiles, source=str(settings.path or "batchctl.toml"))
+        except ProfileError as error:
+            raise UsageError(str(error), hint="see `batchctl providers`") from None
 
     clock = _clock(store, profile_of, profile)
 
     @cache
     def adapter_of(name: str) -> BatchAdapter:
         found = profile_of(name)
-        key = find_key(found, key_file=settings.key_files.get(name))
+        try:
+            key = find_key(found, os.environ, settings.key_files.get(name))
+        except Auth as error:
+            key = MissingKey(error)  # encoding and limits need no key; a call says what is missing
         return Waiting(open_adapter(found, key), sleep=clock.sleep)
 
     return Engine(
@@ -52,8 +59,15 @@ def open_engine(settings: Settings | None = None, *, profile: str | None = None)
     )
 
 
-def _clock(store: Repository, profile_of: object, profile: str | None) -> Clock:
-    assert callable(profile_of)
+def require_key(settings: Settings, profile: Profile) -> None:
+    """Raises UsageError where the profile's key is missing or malformed, before anything is read or stored."""
+    try:
+        find_key(profile, os.environ, settings.key_files.get(profile.name))
+    except Auth as error:
+        raise UsageError(error.message) from None
+
+
+def _clock(store: Repository, profile_of: Callable[[str], Profile], profile: str | None) -> Clock:
     open_jobs = store.jobs.all(open_only=True)
     names = {job.profile for job in open_jobs} | ({profile} if profile else set())
     followed = sorted(name for name in names if profile_of(name).follow_clock)
@@ -76,9 +90,10 @@ def follow(profile: Profile) -> FollowedClock:
     Raises UsageError for any other host, UserError where no server answers.
     """
     url = urlsplit(profile.base_url or "")
-    host = url.hostname or ""
-    if not _loopback(host):
-        raise UsageError(f"profile {profile.name}: only a loopback rehearsal server's clock is followed, not {host!r}")
+    if not is_loopback(profile.base_url):
+        raise UsageError(
+            f"profile {profile.name}: only a loopback rehearsal server's clock is followed, not that of {url.hostname}"
+        )
     try:
         with urllib.request.urlopen(f"http://{url.netloc}/rehearsal/clock", timeout=10) as answer:
             found = json.load(answer)
@@ -88,12 +103,3 @@ def follow(profile: Profile) -> FollowedClock:
             hint="start one with `batchctl serve`, or choose another provider",
         ) from error
     return FollowedClock(server=float(found["now"]), machine=time.time(), speed=float(found["speed"]))
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchctl_store.records import Job, StoreError
-from batchctl_store.spool import SpoolError
-
 from batchctl.answers import AnswerColumns, answer_columns
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
 from batchctl.outputs import open_output
 from batchctl.rowjson import parse_exactly
 from batchctl.task import Task
+from batchctl_store.records import Job, StoreError
+from batchctl_store.spool import SpoolError
 
 MERGE_RETRY_S = 300.0
 
@@ -72,8 +71,11 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
     task = Task.model_validate_json(job.task)
     added = answer_columns(task, job.columns)
     accounting = Accounting()
-    with open_output(path, columns=job.columns, added=added.names) as output:
-        for raw, extra in _rows(engine, job, task, added, accounting):
+    with (
+        engine.spool.reader(f"{job.spool}/rows") as rows,
+        open_output(path, columns=job.columns, added=added.names) as output,
+    ):
+        for raw, extra in _rows(engine, job, task, added, accounting, rows.lines()):
             output.write(raw, extra)
         if accounting.rows != job.rows or sum(accounting.outcomes.values()) != job.rows:
             raise StoreError(
@@ -83,9 +85,8 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
 
 
 def _rows(
-    engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting
+    engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting, lines: Iterator[bytes]
 ) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
-    lines = engine.spool.reader(f"{job.spool}/rows").lines()
     outcomes, parsed = accounting.outcomes, task.output.json_schema is not None
     for raw, stored in zip(lines, engine.store.rows.merged(job.id), strict=True):
         _, state, outcome, attempts, batch, answer, finish, tokens_in, tokens_out, _cached, _model, code, error = stored

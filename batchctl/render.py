@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from batchctl_adapters.base import Request
-
 from batchctl.errors import InputError
 from batchctl.inputs import Row
 from batchctl.task import Task
 from batchctl.templates import MissingColumn, PromptTemplate, TemplateProblem
+from batchctl_adapters.base import Request
 
 
 class Renderer:

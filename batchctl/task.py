@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from batchctl_adapters.base import Output
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from batchctl.errors import TaskError
 from batchctl.templates import PromptTemplate, TemplateProblem
 from batchctl.yamltree import Place, Tree, read_tree
+from batchctl_adapters.base import Output
 
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*(\w+)\s*\}(?!\})")
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)

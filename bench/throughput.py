@@ -47,9 +47,7 @@ def build(rows: Path, home: Path) -> int:
 
     home.mkdir(parents=True, exist_ok=True)
     (home / "task.yaml").write_text(TASK, encoding="utf-8")
-    order = Order(
-        task=load_task(home / "task.yaml"), source=rows, profile="bench", output=home / "out.jsonl", max_batch_requests=None
-    )
+    order = Order(load_task(home / "task.yaml"), rows, profile="bench", output=home / "out.jsonl")
     return create_job(engine_at(home), order).rows
 
 

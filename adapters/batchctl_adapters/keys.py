@@ -96,3 +96,16 @@ def _checked(value: str, where: str) -> Secret:
     if not value or not value.isascii() or not value.isprintable() or " " in value:
         raise Auth(f"{where} does not hold a key: one word of ASCII characters is expected", code="bad_key")
     return Secret(value)
+
+
+class MissingKey(Secret):
+    """No key was found: an adapter can still encode and state its limits, and each call to the provider says why."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: Auth) -> None:
+        super().__init__("")
+        self._error = error
+
+    def reveal(self) -> str:
+        raise self._error

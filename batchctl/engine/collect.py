@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
-from batchctl_adapters.errors import AdapterError, RemoteGone
-from batchctl_store.records import Batch, Job, RowResult, Submission
-from batchctl_store.spool import FrameReader, FrameWriter, SpoolError
-
 from batchctl.answers import Judge
 from batchctl.engine.context import Engine, row_of
 from batchctl.engine.poll import SHORT_PATIENCE_S
 from batchctl.engine.submit import backoff
 from batchctl.task import Task
+from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
+from batchctl_adapters.errors import AdapterError, RemoteGone
+from batchctl_store.records import Batch, Job, RowResult, Submission
+from batchctl_store.spool import FrameReader, FrameWriter, SpoolError
 
 RESENT = tuple(outcome.value for outcome in Outcome if outcome.is_resent)
 ABSENT_MESSAGE = "in no result file of its batch: unknown, may have been billed"
@@ -104,9 +103,11 @@ def _fetch_all(engine: Engine, job: Job, adapter: BatchAdapter, submission: Subm
 def _short(engine: Engine, batch: Batch, adapter: BatchAdapter, names: list[str], *, gone: bool) -> bool:
     """True where the files hold fewer lines than the counts promise, and there is patience left to fetch them anew."""
     promised = max((s.counted or 0 for s in batch.live), default=0)
-    readers = [engine.spool.reader(name) for name in names]
-    lines = sum(reader.line_count for reader in readers)
-    torn = any(not reader.complete and not _parses(adapter, reader) for reader in readers)
+    lines, torn = 0, False
+    for name in names:
+        with engine.spool.reader(name) as reader:
+            lines += reader.line_count
+            torn = torn or not (reader.complete or _parses(adapter, reader))
     if gone or (lines >= promised and not torn):
         return False
     now = engine.clock.now()
@@ -172,24 +173,29 @@ def _results(
     judge = Judge(Task.model_validate_json(job.task))
     store_id, parse = engine.store.store_id, adapter.parse
     seen: set[int] = set()
-    for name in names:
-        for number, line in enumerate(engine.spool.reader(name).lines(), start=1):
-            if not line.strip():
-                continue
-            read.lines += 1
-            row, problem = None, "names no row of this batch"
-            try:
-                result = parse(line)
-                row = row_of(result.custom_id, store_id, batch)
-            except BadLine as error:
-                problem = str(error)
+    for name, number, line in _lines(engine, names):
+        read.lines += 1
+        try:
+            result = parse(line)
+            row = row_of(result.custom_id, store_id, batch)
             if row is None or row not in rows:
-                read.quarantined += 1
-                quarantine.append(f"{name}:{number}: {problem}: ".encode() + line)
-                continue
-            read.duplicates += row in seen
-            seen.add(row)
-            yield row_result(row, result, judge)
+                raise BadLine("names no row of this batch")
+        except BadLine as error:
+            read.quarantined += 1
+            quarantine.append(f"{name}:{number}: {error}: ".encode() + line)
+            continue
+        read.duplicates += row in seen
+        seen.add(row)
+        yield row_result(row, result, judge)
+
+
+def _lines(engine: Engine, names: list[str]) -> Iterator[tuple[str, int, bytes]]:
+    """(file, line number, line) of every line that is not blank."""
+    for name in names:
+        with engine.spool.reader(name) as reader:
+            for number, line in enumerate(reader.lines(), start=1):
+                if line.strip():
+                    yield name, number, line
 
 
 def row_result(row: int, result: Result, judge: Judge) -> RowResult:

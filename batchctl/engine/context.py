@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchctl.clock import Clock
+from batchctl.engine.planner import Limits, Timing
 from batchctl_adapters.base import BatchAdapter
 from batchctl_adapters.profile import Profile
 from batchctl_store.records import Account, Batch, Job
 from batchctl_store.spool import Spool
-
-from batchctl.clock import Clock
-from batchctl.engine.planner import Limits, Timing
 
 if TYPE_CHECKING:
     from batchctl_store.repository import Repository

@@ -10,18 +10,16 @@ from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchctl_adapters.base import BatchAdapter
-from batchctl_adapters.profile import Profile
-from batchctl_store.records import DuplicateJob, Job, NewJob
-
 from batchctl.engine.context import ID_WIDTH, Engine
 from batchctl.engine.locks import lives, ownership
 from batchctl.engine.plan import plan_rows
 from batchctl.errors import InputError, UsageError
-from batchctl.inputs import open_table
+from batchctl.inputs import Format, open_table
 from batchctl.render import Renderer
 from batchctl.task import Task
-
+from batchctl_adapters.base import BatchAdapter
+from batchctl_adapters.profile import Profile
+from batchctl_store.records import DuplicateJob, Job, NewJob
 
 SAME_WITHIN_S = 7 * 86_400.0
 
@@ -34,7 +32,7 @@ class Order:
     source: Path
     profile: str
     output: Path | None = None
-    input_format: str | None = None
+    input_format: Format | None = None
     max_batch_requests: int | None = None
     max_batch_bytes: int | None = None
     max_attempts: int = 3

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-from batchctl_store.records import Job
-
 from batchctl.engine.context import Engine
 from batchctl.engine.planner import partition
+from batchctl_store.records import Job
 
 
 def plan_rows(engine: Engine, job: Job) -> int:

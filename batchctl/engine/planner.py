@@ -199,7 +199,7 @@ def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> De
 def _recovery(batch: Batch, state: Snapshot, now: float) -> Decision | None:
     """Nobody looks for a create before its send deadline plus the grace has passed."""
     open_try = batch.open_submission
-    if open_try is None or batch.owner in state.live_owners and batch.state is BatchState.SUBMITTING:
+    if open_try is None or (batch.owner in state.live_owners and batch.state is BatchState.SUBMITTING):
         return None
     settle = state.timings[batch.profile].settle_s
     return Recover(batch) if now >= open_try.send_deadline + settle else None

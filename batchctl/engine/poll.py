@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchctl_adapters.base import Phase, RemoteBatch
-from batchctl_adapters.errors import AdapterError, Auth, Transient
-from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
-
 from batchctl.engine.context import Engine
 from batchctl.engine.recover import found_late
 from batchctl.engine.submit import backoff
+from batchctl_adapters.base import Phase, RemoteBatch
+from batchctl_adapters.errors import AdapterError, Auth, Transient
+from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 SHORT_PATIENCE_S = 1_800.0
 """How long results may lag behind the counts that promise them (DESIGN 3)."""
@@ -138,7 +137,8 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
     named = sorted({rows[e.line - 1] for e in remote.errors if e.line is not None and 1 <= e.line <= len(rows)})
     if named:
         job = engine.store.jobs.get(batch.job_id)
-        lines = [line.decode() for line in engine.spool.reader(f"{job.spool}/lines").pick(named[:3])]
+        with engine.spool.reader(f"{job.spool}/lines") as reader:
+            lines = [line.decode() for line in reader.pick(named[:3])]
         message = f"{message} ({job.input_name}, line {', '.join(lines)})"
     code = remote.errors[0].code or "rejected"
     engine.store.outcomes.fail_batch(

@@ -6,14 +6,13 @@ all saw something this key must see, and after the uploaded file was deleted, so
 
 from __future__ import annotations
 
-from batchctl_adapters.base import Absent, BatchAdapter, Doubt, Found, RemoteBatch, Unsure
-from batchctl_adapters.errors import AdapterError
-from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
-
 from batchctl.engine.context import Engine
 from batchctl.engine.doubt import UNSURE
 from batchctl.engine.locks import lives
 from batchctl.engine.submit import accept
+from batchctl_adapters.base import Absent, BatchAdapter, Doubt, Found, RemoteBatch, Unsure
+from batchctl_adapters.errors import AdapterError
+from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 WATCH_AFTER_WINDOW_S = 48 * 3_600.0
 

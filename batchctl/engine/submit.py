@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from batchctl.engine.context import Engine, custom_id, tag_of
 from batchctl_adapters.base import BatchAdapter, RemoteBatch
 from batchctl_adapters.errors import AdapterError, Auth, Billing, Permanent, QueueFull, SubmitUnknown, Transient
 from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
-
-from batchctl.engine.context import Engine, custom_id, tag_of
 
 AUTH_RETRY_S = 600.0
 BILLING_RETRY_S = 3_600.0
@@ -32,9 +31,9 @@ class Lines:
     tag: str
 
     def __iter__(self) -> Iterator[bytes]:
-        bodies = self.engine.spool.reader(f"{self.spool}/bodies").pick(self.rows)
-        for row, body in zip(self.rows, bodies, strict=True):
-            yield self.adapter.encode_line(custom_id(self.tag, row), body)
+        with self.engine.spool.reader(f"{self.spool}/bodies") as bodies:
+            for row, body in zip(self.rows, bodies.pick(self.rows), strict=True):
+                yield self.adapter.encode_line(custom_id(self.tag, row), body)
 
 
 def _lines(engine: Engine, batch: Batch, tag: str) -> Lines:

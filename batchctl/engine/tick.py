@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from batchctl_store.records import CLOSED, Job
-
 from batchctl.engine import planner
 from batchctl.engine.collect import collect, take_late
 from batchctl.engine.context import Engine
@@ -21,6 +19,7 @@ from batchctl.engine.submit import submit, upload
 from batchctl.engine.wishes import carry_out_cancel
 from batchctl.merge import merge_job
 from batchctl_adapters.errors import AdapterError
+from batchctl_store.records import CLOSED, Job
 
 MAX_RUNTIME_S = 600.0
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from batchctl.engine.context import Engine
+from batchctl.errors import UserError
 from batchctl_adapters.base import Outcome
 from batchctl_adapters.errors import AdapterError
 from batchctl_store.records import Batch, BatchState, IllegalMove, Job
-
-from batchctl.engine.context import Engine
-from batchctl.errors import UserError
 
 RETRIED_BY_DEFAULT = frozenset(
     {Outcome.ERRORED_TRANSIENT, Outcome.EXPIRED, Outcome.CANCELED, Outcome.EMPTY, Outcome.INVALID}

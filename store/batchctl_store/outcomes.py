@@ -212,11 +212,8 @@ class Outcomes:
         job = connection.execute(
             select(JOB.c.max_attempts, JOB.c.cancel_requested_at).where(JOB.c.id == keys["job"])
         ).one()
-        by_outcome: dict[str, int] = {}
-        for outcome, count in connection.execute(
-            text(f"SELECT coalesce(outcome, 'pending'), count(*) FROM request WHERE {_HELD} GROUP BY 1"), keys
-        ):
-            by_outcome[outcome] = count
+        counts = text(f"SELECT coalesce(outcome, 'pending'), count(*) FROM request WHERE {_HELD} GROUP BY 1")
+        by_outcome = {outcome: int(count) for outcome, count in connection.execute(counts, keys)}
         released = f"outcome IS NULL OR (outcome IN ({again}) AND attempts < :cap)"
         if job.cancel_requested_at is not None:
             connection.execute(

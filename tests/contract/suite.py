@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from batchctl_adapters.base import (
     Absent,
     BadLine,
@@ -36,7 +37,6 @@ from batchctl_adapters.errors import (
     SubmitUnknown,
     Transient,
 )
-
 from tests.servers import RehearsalServer
 
 DAY = 86_400.0

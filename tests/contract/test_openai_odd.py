@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from batchctl_adapters.base import Absent, Doubt, Found, Phase, Unsure
 from batchctl_adapters.errors import (
     AdapterError,
@@ -26,7 +27,6 @@ from batchctl_adapters.errors import (
 from batchctl_adapters.keys import Secret
 from batchctl_adapters.openai import OpenAIAdapter
 from batchctl_adapters.profile import Profile
-
 from tests.scripted import Reply, Scripted, error, scripted
 
 KEY = "sk-test-0123456789abcdef"

@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+
 from batchctl_adapters.errors import Auth
 from batchctl_adapters.keys import Secret, find_key, is_loopback
 from batchctl_adapters.profile import Profile

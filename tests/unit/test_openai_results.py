@@ -5,10 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from batchctl_adapters.base import BadLine, Outcome, Result, Usage
-from batchctl_adapters.openai_results import parse_result
 from hypothesis import given
 from hypothesis import strategies as st
+
+from batchctl_adapters.base import BadLine, Outcome, Result, Usage
+from batchctl_adapters.openai_results import parse_result
 
 
 def chat(content: Any = "yes", finish: Any = "stop", **extra: Any) -> dict[str, Any]:

@@ -5,12 +5,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from batchctl_adapters import openai_wire as wire
 from batchctl_adapters.base import BatchError, Counts, Doubt, Phase, RemoteBatch
 from batchctl_adapters.errors import Auth, Billing, Permanent, QueueFull, RemoteGone, Transient
 from batchctl_adapters.openai_listing import Listing, match, sweep
-from hypothesis import given
-from hypothesis import strategies as st
 
 ENQUEUED = (
     "Enqueued token limit reached for gpt-4o-mini in organization org-1. Limit: 2,000,000 enqueued tokens."

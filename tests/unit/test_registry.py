@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from batchctl_adapters.keys import Secret, is_loopback
 from batchctl_adapters.openai import OpenAIAdapter
 from batchctl_adapters.registry import ProfileError, load_profile, open_adapter, profile_names

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from batchctl_adapters.base import BatchAdapter, Doubt
 from batchctl_adapters.errors import Auth, Billing, Permanent, QueueFull, RemoteGone, SubmitUnknown, Transient
 from batchctl_adapters.keys import Secret
 from batchctl_adapters.openai import OpenAIAdapter
 from batchctl_adapters.profile import Profile
 from batchctl_adapters.waiting import Waiting
-
 from tests.scripted import Reply, Scripted, error, scripted
 
 BATCH = {"id": "batch_1", "status": "validating", "input_file_id": "file-1", "metadata": {}}
