@@ -170,8 +170,8 @@ class AdapterContract:
         sent = send(adapter, 1000)
         assert sent.batch.phase is Phase.WAITING
         seen = {sent.batch.phase}
-        for _ in range(40):
-            world.server.advance(1)
+        for _ in range(15):
+            world.server.advance(2)
             seen.add(look(adapter, sent.batch.remote_id).phase)
         assert seen == {Phase.WAITING, Phase.RUNNING, Phase.ENDING, Phase.ENDED}
         ended = look(adapter, sent.batch.remote_id)
@@ -224,7 +224,7 @@ class AdapterContract:
     def test_case_04_05_what_was_done_before_cancelling_is_there(self, start: Start) -> None:
         world = start()
         adapter = world.open()
-        sent = send(adapter, 2000)
+        sent = send(adapter, 4000)
         world.server.advance(25)
         adapter.cancel(sent.batch.remote_id)
         assert look(adapter, sent.batch.remote_id).phase is Phase.ENDING
@@ -239,8 +239,8 @@ class AdapterContract:
     def test_case_07_an_unknown_status_is_kept_and_does_not_end_the_batch(self, start: Start) -> None:
         world = start(faults=[{"kind": "unknown_status", "raw_status": "paused_by_admin", "seconds": ENOUGH}])
         adapter = world.open()
-        sent = send(adapter)
-        world.server.advance(60)
+        sent = send(adapter, 1000)
+        world.server.advance(20)
         batch = look(adapter, sent.batch.remote_id)
         assert (batch.phase, batch.raw_status) == (Phase.UNKNOWN, "paused_by_admin")
         world.server.advance(2 * ENOUGH)
