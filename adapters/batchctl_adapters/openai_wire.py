@@ -36,12 +36,12 @@ _PHASES = {
 _NOT_READY = frozenset({"pending", "running", "queued", "uploading", "processing"})
 
 # Wordings are matched on their meaning: they differ between providers and change without notice (CASES.md 38, 45).
-_QUEUE = re.compile(r"enqueued|queued (?:tokens|requests)|in_progress batches|batch queue", re.I)
+_QUEUE = re.compile(r"enqueued|queued (?:tokens|requests)|in_progress batches|batch queue", re.IGNORECASE)
 _QUEUE_CODES = frozenset({"token_limit_exceeded", "request_limit_exceeded", "enqueued_token_limit_exceeded"})
 _BILLING = re.compile(
     r"exceeded your current quota|credit balance is too low|billing hard limit|billing (?:is )?not active"
     r"|out of credits?|insufficient (?:account )?(?:credits?|balance|funds|quota)|account is not active",
-    re.I,
+    re.IGNORECASE,
 )
 _BILLING_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance", "billing_error"}
@@ -49,10 +49,10 @@ _BILLING_CODES = frozenset(
 _FILE = re.compile(
     r"(?:cannot|can't|could not|couldn't) find (?:the )?file|file\b.{0,120}?\bnot (?:found|exist)"
     r"|no such file|not (?:yet )?(?:been )?processed|does not have access to (?:it|the file)",
-    re.I,
+    re.IGNORECASE,
 )
-_STORAGE = re.compile(r"quota|storage (?:limit|space|is full)|too many files|maximum number of files", re.I)
-_ABSENT = re.compile(r"\bno (?:batch|file) found|\bnot[ _]found|no such|does not exist", re.I)
+_STORAGE = re.compile(r"quota|storage (?:limit|space|is full)|too many files|maximum number of files", re.IGNORECASE)
+_ABSENT = re.compile(r"\bno (?:batch|file) found|\bnot[ _]found|no such|does not exist", re.IGNORECASE)
 _TRANSIENT_CODES = frozenset(
     {
         "engine_overloaded",

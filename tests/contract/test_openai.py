@@ -1,4 +1,4 @@
-"""The OpenAI adapter under the contract, against the rehearsal server; and its requests against OpenAI's description."""
+"""The OpenAI adapter under the contract, against the rehearsal server; its requests against OpenAI's description."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+
 from batchctl_adapters.base import BatchAdapter
 from batchctl_adapters.keys import Secret
 from batchctl_adapters.profile import Profile
 from batchctl_adapters.registry import load_profile, open_adapter
-
 from tests.contract.suite import AdapterContract, Start, World
 from tests.scripted import Reply, scripted
 from tests.servers import QUICK, rehearsal

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from batchctl_adapters.base import Output, Request
 from batchctl_adapters.openai_body import BodyEncoder, qualifies_as_strict
 from batchctl_adapters.profile import Profile
-from hypothesis import given
-from hypothesis import strategies as st
 
 PROFILE = Profile(name="p")
 MESSAGES = [{"role": "user", "content": "Hello"}]
