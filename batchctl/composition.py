@@ -26,9 +26,7 @@ from batchctl_store.spool import Spool
 CLOCK = "clock"
 
 
-def open_engine(
-    settings: Settings | None = None, *, profile: str | None = None, offline: bool = False
-) -> Engine:
+def open_engine(settings: Settings | None = None, *, profile: str | None = None, offline: bool = False) -> Engine:
     """The engine over this user's store. `profile` is one that is about to be used, for its clock.
 
     With `offline` nothing is asked of anybody: the clock is the one the store followed last.
