@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import sqlite3
 import sys
 from dataclasses import dataclass
 
@@ -43,7 +42,7 @@ def explain(error: BaseException) -> Failure | None:
         return _disk_full(error) or Failure(str(error), None)
     if isinstance(error, OSError):
         return _disk_full(error) or _os_error(error)
-    if isinstance(error, sqlite3.Error) or _is_a(error, "sqlalchemy.exc", "DBAPIError"):
+    if _is_a(error, "sqlite3", "Error") or _is_a(error, "sqlalchemy.exc", "DBAPIError"):
         return _database(error)
     return None
 

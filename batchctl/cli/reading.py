@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from batchctl_store.views import Views
 
 from batchctl.clock import Clock, stored_clock
 from batchctl.config import Settings, load_settings
 from batchctl.errors import UsageError
+from batchctl_store.views import Views
 
 Row = dict[str, Any]
 
@@ -55,7 +55,7 @@ def read() -> Reading:
     return Reading(settings, views, stored_clock(views.setting("clock")))
 
 
-class JobName(click.ParamType):
+class JobName(click.ParamType[str]):
     """A job's name or number; completes from the store."""
 
     name = "job"
