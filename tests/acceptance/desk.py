@@ -205,10 +205,12 @@ class Desk:
             self.server.advance(every_s)
         raise AssertionError(f"job {name} is not finished after {ticks} ticks: {self.job(name)}\n{self.events(name)}")
 
-    def results(self, name: str, *, codes: Sequence[int] = (0, 3), suffix: str = "jsonl") -> list[dict[str, Any]]:
+    def results(
+        self, name: str, *options: str, codes: Sequence[int] = (0, 3), suffix: str = "jsonl"
+    ) -> list[dict[str, Any]]:
         """The merged rows."""
-        path = self.folder / f"{name}-results.{suffix}"
-        self.run("results", name, "-o", path, codes=codes)
+        path = self.folder / f"{name}-{self._count}.{suffix}"
+        self.run("results", name, "-o", path, *options, codes=codes)
         return read_rows(path)
 
 
