@@ -9,10 +9,10 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from bench import bulk, startup
+from bench import startup
 from bench.figures import Figure
 
-BENCHMARKS = [startup, bulk]
+BENCHMARKS = [startup]
 
 
 def table(figures: Iterable[Figure]) -> str:

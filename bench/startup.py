@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from batchctl.cli import COMMANDS
 from bench.figures import Figure
 
 BATCHCTL = str(Path(sys.executable).with_name("batchctl"))
-FLOOR = [sys.executable, "-c", "import click, sqlite3"]
+FLOOR = (sys.executable, "-c", "import click, sqlite3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Case:
     """A command line whose CPU is at most `limit` times the floor's."""
 
     name: str
-    argv: list[str]
+    argv: Sequence[str]
     limit: float
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -41,10 +41,10 @@ if "status" in COMMANDS:
     CASES.append(Case("batchctl status", [BATCHCTL, "status"], 4))
 
 
-def cpu_s(argv: list[str], env: Mapping[str, str]) -> float:
+def cpu_s(argv: Sequence[str], env: Mapping[str, str]) -> float:
     """User and system seconds of one run, its children included. Raises RuntimeError where it does not exit with 0."""
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-    pid = os.posix_spawn(argv[0], argv, env, file_actions=quiet)
+    pid = os.posix_spawn(argv[0], list(argv), env, file_actions=quiet)
     _, status, usage = os.wait4(pid, 0)
     if status:
         raise RuntimeError(f"{' '.join(argv)}: exit {os.waitstatus_to_exitcode(status)}")
