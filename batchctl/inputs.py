@@ -159,7 +159,8 @@ def _jsonl_rows(table: Table, source: _Source, on_error: OnError | None) -> Iter
             try:
                 values = parse_object(raw)
             except JsonProblem as problem:
-                error = _explain(table, problem, line_number, line, not number, source.start_of(lines, index))
+                place = _Line(line_number, line, source.start_of(lines, index))
+                error = _explain(table, problem, place, first=not number)
                 if on_error is None:
                     raise error from None
                 on_error(error)
@@ -186,15 +187,21 @@ def _refuse_array(table: Table, lines: list[bytes]) -> None:
             return
 
 
-def _explain(table: Table, problem: JsonProblem, number: int, line: bytes, first: bool, start: int) -> InputError:
-    """The problem of one line, in view of what usually causes it."""
+class _Line(NamedTuple):
+    number: int
+    content: bytes
+    start: int  # its offset in the file
+
+
+def _explain(table: Table, problem: JsonProblem, place: _Line, *, first: bool) -> InputError:
+    """The problem of one line (of the first row?), in view of what usually causes it."""
+    line = place.content
     text = line.strip(b" \t\r\n")
     indent = len(line) - len(line.lstrip(b" \t\r"))
     column = problem.column and problem.column + indent
     what, hint = problem.what, problem.hint
     if "is not UTF-8" in what:
-        offset = start + _bad_byte(line)
-        what = f"{what} (byte {offset} of the file)"
+        what = f"{what} (byte {place.start + _bad_byte(line)} of the file)"
         hint = _encoding_hint(line)
     elif first and what.startswith("not JSON") and text.startswith(b"{") and not text.endswith(b"}"):
         what = "not a whole JSON object: the file looks pretty-printed, over several lines"
@@ -202,7 +209,7 @@ def _explain(table: Table, problem: JsonProblem, number: int, line: bytes, first
     elif not line.endswith(b"\n") and what.startswith("not JSON"):
         what = f"the last line is cut short ({what})"
         hint = "the file was not written to its end: make it again"
-    return table._problem(number, what, column=column, hint=hint)
+    return table._problem(place.number, what, column=column, hint=hint)
 
 
 def _bad_byte(line: bytes) -> int:

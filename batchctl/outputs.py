@@ -155,11 +155,17 @@ class _CsvWriter(_Writer):
             file, encoding="utf-8", errors="backslashreplace", newline="", write_through=False
         )
         self._rows = csv.writer(self._text, lineterminator="\n")
-        self._rows.writerow(self._columns)
+        self._quoted = csv.writer(self._text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        self._put(self._columns)
 
     def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
         cells = {**parse_object(raw), **extra}
-        self._rows.writerow([cell if type(cell) is str else _cell(cell) for cell in map(cells.get, self._columns)])
+        row = [cell if type(cell) is str else _cell(cell) for cell in map(cells.get, self._columns)]
+        self._put(row)
+
+    def _put(self, row: list[str]) -> None:
+        # The csv module (before 3.13) quotes a carriage return only where it is in the line end.
+        (self._quoted if "\r" in "".join(row) else self._rows).writerow(row)
 
     def _end(self) -> None:
         self._text.flush()

@@ -21,6 +21,8 @@ from batchctl.yamltree import Place, Tree, read_tree
 from batchctl_adapters.base import Output
 
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*(\w+)\s*\}(?!\})")
+_EMPTY = "is empty; give a value or remove the key"
+_ONE_OUTPUT = "must be one of: text, {labels: [...]}, {json_schema: {...}}; choose one"
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
@@ -97,11 +99,8 @@ class OutputSpec(BaseModel):
             return {}
         if isinstance(value, OutputSpec):
             return value
-        if not isinstance(value, dict) or len(value.keys() & {"labels", "json_schema"}) > 1 or not value:
-            raise _wrong("must be one of: text, {labels: [...]}, {json_schema: {...}}; choose one")
-        for key, inner in value.items():
-            if inner is None:
-                raise _wrong("is empty; give the labels or the schema", below=(key,))
+        if not isinstance(value, dict) or len([key for key, inner in value.items() if inner is not None]) > 1:
+            raise _wrong(_ONE_OUTPUT)
         return value
 
     @field_validator("labels")
@@ -186,7 +185,7 @@ class Task(BaseModel):
         try:
             PromptTemplate(_a_text(source))
         except TemplateProblem as problem:
-            raise _wrong(f"{problem.what}; mend the template", template_line=problem.line) from None
+            raise _wrong(f"{problem.what.rstrip('.')}; mend the template", template_line=problem.line) from None
         return source
 
     @cached_property
@@ -263,7 +262,7 @@ def _translated(detail: ErrorDetails, tree: Tree) -> tuple[int, Place, str]:
     elif detail["type"] == "extra_forbidden":
         what = _unknown(place)
     elif detail["input"] is None:
-        what = "is empty; give a value or remove the key"
+        what = _EMPTY
     elif detail["type"] == "string_type" and spot.read_as and place in tree.spots:
         what = f'YAML reads `{spot.spelled}` as {spot.read_as}; quote it: "{spot.spelled}"'
     else:
@@ -287,15 +286,14 @@ def _unknown(place: Place) -> str:
     model = _KEYS.get(str(place[0]), Task) if len(place) > 1 else Task
     known = list(model.model_fields)
     near = difflib.get_close_matches(str(place[-1]), known, 1)
-    if near:
-        return f"unknown key; did you mean `{near[0]}`?"
-    fix = "; a provider's own setting goes under `provider_params`" if model in (Task, Params) else ""
-    return f"unknown key, known are: {', '.join(known)}{fix or '; remove it'}"
+    what = f"unknown key; did you mean `{near[0]}`?" if near else f"unknown key, known are: {', '.join(known)}"
+    if model is Params:
+        return f"{what}; a provider's own setting goes under `provider_params`"
+    return what if near else f"{what}; remove it"
 
 
 def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Parts that are right alone and wrong together, looked for in whatever is there."""
-
     prompt = value.get("prompt")
     template = None
     if isinstance(prompt, str):
@@ -307,14 +305,20 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
         if template and template.is_constant and braces:
             name = braces.group(1)
             yield ("prompt",), f"{{{name}}} is sent as it stands, no column is used; write {{{{ {name} }}}}"
+    for key in Task.model_fields:
+        if key in value and value[key] is None:
+            yield (key,), _EMPTY
+    output = value.get("output")
+    if isinstance(output, dict) and all(inner is None for inner in output.values()):
+        yield ("output", *output), _ONE_OUTPUT
     shots = value.get("few_shot")
     for number, shot in enumerate(shots if isinstance(shots, list) else []):
         if isinstance(shot, dict):
-            for key, what in _wrong_shot(shot, value.get("output"), template):
+            for key, what in _wrong_shot(shot, output, template):
                 yield ("few_shot", number, key), what
 
 
-def _wrong_shot(shot: Mapping[str, Any], output: Any, template: Any) -> Iterator[tuple[str, str]]:
+def _wrong_shot(shot: Mapping[str, Any], output: Any, template: PromptTemplate | None) -> Iterator[tuple[str, str]]:
     columns, answer = shot.get("input"), shot.get("assistant")
     labels = output.get("labels") if isinstance(output, dict) else None
     has_schema = isinstance(output, dict) and "json_schema" in output
@@ -323,8 +327,9 @@ def _wrong_shot(shot: Mapping[str, Any], output: Any, template: Any) -> Iterator
             template.render(columns)
         except TemplateProblem as problem:
             yield "input", f"{problem.what}; give every column that the prompt uses"
-    if isinstance(labels, list) and isinstance(answer, str) and answer not in labels:
-        near = difflib.get_close_matches(answer, [label for label in labels if isinstance(label, str)], 1)
+    names = [label for label in labels if isinstance(label, str)] if isinstance(labels, list) else []
+    if names and names == labels and isinstance(answer, str) and answer not in names:
+        near = difflib.get_close_matches(answer, names, 1)
         yield "assistant", f"{answer!r} is none of the labels; " + (f"write {near[0]!r}" if near else "use one of them")
     if isinstance(answer, dict) and not has_schema:
         yield "assistant", "a mapping answers only a json_schema; write the answer as text"

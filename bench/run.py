@@ -9,10 +9,10 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from bench import startup
+from bench import startup, throughput
 from bench.figures import Figure
 
-BENCHMARKS = [startup]
+BENCHMARKS = [startup, throughput]
 
 
 def table(figures: Iterable[Figure]) -> str:

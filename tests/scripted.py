@@ -84,58 +84,69 @@ def error(message: str, code: str | int | None = None, kind: str = "invalid_requ
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:  # the client went away, as some tests want
+            self.close_connection = True
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+        body, size = self._read()
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        self._send(self.server.script.answer(Seen(self.command, url.path, query, headers, body, size)))
+
+    do_POST = do_DELETE = do_GET
+
+    def _read(self) -> tuple[bytes, int]:
+        left, size, kept = int(self.headers.get("content-length", 0)), 0, bytearray()
+        while left and (data := self.rfile.read(min(left, 4_096))):
+            left, size = left - len(data), size + len(data)
+            kept += data if len(kept) < KEPT_BYTES else b""
+        return bytes(kept), size
+
+    def _send(self, reply: Reply) -> None:
+        released = self.server.script.released
+        self.close_connection = True
+        if reply.hang_s:
+            released.wait(reply.hang_s)
+        if reply.drop:
+            return
+        body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        self.send_response(reply.status)
+        for key, value in {"content-type": "application/json", **reply.headers}.items():
+            self.send_header(key, value)
+        if reply.length:
+            self.send_header("content-length", str(len(body)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        body = body if reply.cut is None else body[: reply.cut]
+        step = 1 if reply.drip_s else len(body) or 1
+        for start in range(0, len(body), step):
+            self.wfile.write(body[start : start + step])
+            if reply.drip_s and released.wait(reply.drip_s):
+                return
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def __init__(self, script: Scripted) -> None:
+        self.script = script
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
 @contextmanager
 def scripted() -> Iterator[Scripted]:
+    """A server for the length of a `with` block."""
     script = Scripted()
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None: ...
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except OSError:  # the client went away, as some tests want
-                self.close_connection = True
-
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-            body, size = self._read()
-            headers = {key.lower(): value for key, value in self.headers.items()}
-            self._send(script.answer(Seen(self.command, url.path, query, headers, body, size)))
-
-        do_POST = do_DELETE = do_GET
-
-        def _read(self) -> tuple[bytes, int]:
-            left, size, kept = int(self.headers.get("content-length", 0)), 0, bytearray()
-            while left and (data := self.rfile.read1(min(left, 65_536))):  # type: ignore[attr-defined]
-                left, size = left - len(data), size + len(data)
-                kept += data if len(kept) < KEPT_BYTES else b""
-            return bytes(kept), size
-
-        def _send(self, reply: Reply) -> None:
-            self.close_connection = True
-            if reply.hang_s:
-                script.released.wait(reply.hang_s)
-            if reply.drop:
-                return
-            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-            self.send_response(reply.status)
-            for key, value in {"content-type": "application/json", **reply.headers}.items():
-                self.send_header(key, value)
-            if reply.length:
-                self.send_header("content-length", str(len(body)))
-            self.send_header("connection", "close")
-            self.end_headers()
-            body = body if reply.cut is None else body[: reply.cut]
-            step = 1 if reply.drip_s else len(body) or 1
-            for start in range(0, len(body), step):
-                self.wfile.write(body[start : start + step])
-                if reply.drip_s and script.released.wait(reply.drip_s):
-                    return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = False
+    server = _Server(script)
     script.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

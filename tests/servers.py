@@ -7,10 +7,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx2
 import orjson
@@ -30,6 +30,7 @@ class RehearsalServer:
 
     root_url: str
     process: subprocess.Popen[bytes] | None = None
+    _http: httpx2.Client = field(default_factory=lambda: httpx2.Client(verify=False, timeout=60))
 
     @property
     def base_url(self) -> str:
@@ -37,6 +38,7 @@ class RehearsalServer:
 
     def client(self, api_key: str = "sk-rehearsal", **options: Any) -> OpenAI:
         """The official SDK pointed here, with its own retries off."""
+        options.setdefault("http_client", httpx2.Client(verify=False))
         return OpenAI(api_key=api_key, base_url=self.base_url, max_retries=0, **options)
 
     def post_faults(self, faults: Sequence[Mapping[str, Any]], *, seed: int | None = None) -> dict[str, Any]:
@@ -71,16 +73,14 @@ class RehearsalServer:
 
     def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         content = None if body is None else orjson.dumps(body)
-        answer = httpx2.request(method, self.root_url + path, content=content, timeout=60)
+        answer = self._http.request(method, self.root_url + path, content=content)
         assert answer.status_code == 200, answer.text
         answered: dict[str, Any] = answer.json()
         return answered
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing: `rehearsal` stops the server."""
+    def close(self) -> None:
+        """Close this object's own connections; `rehearsal` stops the server."""
+        self._http.close()
 
 
 def _arguments(options: ServeOptions, folder: Path) -> list[str]:
@@ -163,4 +163,5 @@ def rehearsal(
     """
     served = ServeOptions(speed=speed, seed=seed, faults={"faults": list(faults)}, **options)
     with (_thread if in_process else _child)(served) as server:
-        yield server
+        with closing(server):
+            yield server

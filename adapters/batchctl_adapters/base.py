@@ -225,7 +225,10 @@ Sighting = Found | Absent | Unsure
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What one poll saw: the batches asked for, those the provider says do not exist, and late ones by tag."""
+    """What one poll saw: the batches asked for, those the provider says do not exist, and late ones by tag.
+
+    A batch in neither was not seen this time (its call failed): nothing follows from that.
+    """
 
     batches: Mapping[str, RemoteBatch]
     gone: frozenset[str] = frozenset()
@@ -239,7 +242,11 @@ class BatchAdapter(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def encode_body(self, request: Request) -> bytes:
-        """The request as JSON bytes without a line end, in this provider's words. Deterministic."""
+        """The request as JSON bytes without a line end, in this provider's words. Deterministic.
+
+        What requests share is encoded once: the same `output`, `params` and `provider_params` objects mean the same
+        content. Raises ValueError for what cannot be sent.
+        """
         ...
 
     def encode_line(self, custom_id: str, body: bytes) -> bytes:
@@ -247,7 +254,10 @@ class BatchAdapter(Protocol):
         ...
 
     def upload(self, lines: Iterable[bytes], *, name: str, size: int) -> Upload | None:
-        """Send the lines as one file of exactly `size` bytes, streamed; None where nothing is uploaded (inline)."""
+        """Send the lines as one file of exactly `size` bytes, streamed; None where nothing is uploaded (inline).
+
+        A wrapper can try again only with `lines` that can be iterated again: not an iterator or generator.
+        """
         ...
 
     def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str) -> RemoteBatch:

@@ -37,6 +37,8 @@ from .profile import Profile
 from .streaming import FileOfLines, SizeMismatch
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
     from openai import OpenAI
 
@@ -60,6 +62,7 @@ class OpenAIAdapter:
         self._key = key
         self._encoder = BodyEncoder(profile)
         self._client: OpenAI | None = None
+        self._tls: ssl.SSLContext | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -146,7 +149,7 @@ class OpenAIAdapter:
             raw = call.run(lambda: self._post_batch(once, upload_id, tag), limit)
         except OutOfTime as err:
             raise self._no_answer(call, str(err)) from None
-        except Exception as err:
+        except Exception as err:  # noqa: BLE001 - whatever it was, a byte may have left
             raise self._refused(call, err) from None
         finally:
             http.close()
@@ -364,12 +367,16 @@ class OpenAIAdapter:
     def _http(self, *hooks: Callable[[httpx2.Request], None], reuse: bool = True) -> httpx2.Client:
         import httpx2
 
+        local = is_loopback(self._profile.base_url)
+        if self._tls is None:  # loading the certificates takes longer than a call
+            self._tls = httpx2.create_ssl_context(trust_env=not local)
         limits = httpx2.Limits(max_connections=100, max_keepalive_connections=20 if reuse else 0)
         return httpx2.Client(
             follow_redirects=True,
             limits=limits,
             timeout=self._timeout(),
-            trust_env=not is_loopback(self._profile.base_url),  # no proxy between this machine and itself
+            trust_env=not local,  # no proxy between this machine and itself
+            verify=self._tls,
             event_hooks={"request": list(hooks), "response": [_refuse_redirect]},
         )
 

@@ -7,6 +7,7 @@ Third parties add an adapter under the entry-point group `batchctl.adapters`: a 
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -16,7 +17,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from .base import BatchAdapter
-from .keys import Secret
+from .keys import Secret, is_loopback
 from .profile import Profile
 
 ENTRY_POINTS = "batchctl.adapters"
@@ -38,15 +39,22 @@ def load_profile(name: str, user: UserProfiles, *, source: str = "batchctl.toml"
     """The profile `name`. `source` is the user's file, for messages. Raises ProfileError.
 
     A user's profile may say `extends = "NAME"`; one that has a built-in one's name extends that. Keys given replace
-    those of the base, except that `models` are added to the base's.
+    those of the base, except that `models` are added to the base's. `window_s` follows from `completion_window` where
+    it is not given.
     """
     data = _resolve(name, user, source, ())
     data["name"] = name
-    where = source if name in user else f"built-in profile {name}.toml"
+    where = f"{source if name in user else f'built-in {name}.toml'}: profile {name}"
     try:
-        return Profile.model_validate(data)
+        profile = Profile.model_validate(data)
     except ValidationError as err:
-        raise ProfileError("\n".join(_problem(where, name, item) for item in err.errors())) from None
+        raise ProfileError("\n".join(_problem(where, item) for item in err.errors())) from None
+    if profile.follow_clock and not is_loopback(profile.base_url):
+        raise ProfileError(f"{where}: follow_clock: only for a server on this machine, and base_url is another")
+    window_s = _seconds(profile.completion_window)
+    if window_s is None:
+        raise ProfileError(f"{where}: completion_window: {profile.completion_window!r} is not like '24h' or '7d'")
+    return profile if "window_s" in data else profile.model_copy(update={"window_s": window_s})
 
 
 def open_adapter(profile: Profile, key: Secret) -> BatchAdapter:
@@ -89,13 +97,18 @@ def _resolve(name: str, user: UserProfiles, source: str, above: tuple[str, ...])
     return {**merged, **own}
 
 
-def _problem(where: str, name: str, item: Any) -> str:
+def _seconds(window: str) -> float | None:
+    match = re.fullmatch(r"(\d{1,4})([hd])", window)
+    return float(match[1]) * {"h": 3600, "d": 86_400}[match[2]] if match else None
+
+
+def _problem(where: str, item: Any) -> str:
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
         what = f"unknown setting{_suggest(key, Profile.model_fields, listed=False)}"
     else:
         what = f"{item['msg']} (it is {item['input']!r})"
-    return f"{where}: profile {name}: {key}: {what}"
+    return f"{where}: {key}: {what}"
 
 
 def _suggest(name: str, known: Iterable[str], *, listed: bool = True) -> str:

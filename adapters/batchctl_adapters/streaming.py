@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 
 class SizeMismatch(Exception):
@@ -15,18 +11,16 @@ class SizeMismatch(Exception):
 
 
 class FileOfLines(io.RawIOBase):
-    """Reads `lines` as one file of exactly `size` bytes and holds one line and one chunk of it at a time.
+    """Reads `lines` once as one file of exactly `size` bytes, holding one line and one chunk of it at a time.
 
     The HTTP client asks for the size by seeking to the end and announces it as Content-Length. `read` raises
     SizeMismatch at the first byte too many, or at the end where bytes are missing: in both cases before the request is
-    complete, so that the server cannot take it for a whole one. Rewinding starts the lines again.
+    complete, so that the server cannot take it for a whole one.
     """
 
     def __init__(self, lines: Iterable[bytes], size: int) -> None:
-        self._lines = lines
+        self._lines = iter(lines)
         self._size = size
-        self._next = iter(lines)
-        self._started = False
         self._rest = b""
         self._given = 0
         self._at_end = False  # the client only asks where the end is
@@ -35,44 +29,30 @@ class FileOfLines(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
+        """To the end and back, not to read anything again."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END and offset == 0:
-            self._at_end = True
-        elif whence == io.SEEK_SET and offset == 0 and not self._started:
-            self._at_end = False
-        elif whence == io.SEEK_SET and offset == 0 and iter(self._lines) is not self._lines:
-            self._next, self._rest, self._given, self._started = iter(self._lines), b"", 0, False
-        elif whence != io.SEEK_SET or offset != self._given:
-            raise io.UnsupportedOperation("these lines can be read once only")
+        self._at_end = (offset, whence) == (0, io.SEEK_END)
+        if not self._at_end and (offset, whence) != (self._given, io.SEEK_SET):
+            raise io.UnsupportedOperation("these lines are read once")
         return self.tell()
 
     def tell(self) -> int:
         return self._size if self._at_end else self._given
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes, joined from as many lines as that takes."""
-        self._started = True
+        """Up to `size` bytes, joined from as many lines as that takes; no bytes at the end."""
         parts, missing = [self._rest], (size if size >= 0 else self._size + 1) - len(self._rest)
-        while missing > 0 and (line := next(self._next, None)) is not None:
+        while missing > 0 and (line := next(self._lines, None)) is not None:
             parts.append(line)
             missing -= len(line)
-        data = b"".join(parts)
+        data, self._rest = b"".join(parts), b""
         if missing < 0:
             data, self._rest = data[:missing], data[missing:]
-        else:
-            self._rest = b""
         self._given += len(data)
-        if self._given > self._size or (not data and size and self._given < self._size):
-            raise SizeMismatch(f"{self._size} bytes were announced, but the lines are {self._words()}")
+        if self._given > self._size:
+            raise SizeMismatch(f"{self._size} bytes were announced, but the lines are more")
+        if not data and size and self._given < self._size:
+            raise SizeMismatch(f"{self._size} bytes were announced, but the lines are {self._given}")
         return data
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def _words(self) -> str:
-        return f"more than {self._size}" if self._given > self._size else str(self._given)

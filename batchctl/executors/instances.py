@@ -160,7 +160,7 @@ class _Maker:
         value = math.ceil(begin / step) * step
         if value <= above:
             value += step
-        return int(value) if whole else value
+        return int(value) if whole else float(value)
 
 
 def _implied_type(schema: Mapping[str, Any]) -> str:
@@ -187,7 +187,8 @@ def _varied(value: Any, schema: Any, number: int) -> Any:
 
 
 def _string(schema: Mapping[str, Any]) -> str:
-    least, most = schema.get("minLength", 0), schema.get("maxLength", 10_000)
+    least: int = schema.get("minLength", 0)
+    most: int = schema.get("maxLength", 10_000)
     if schema.get("format") in _FORMATS:
         return _FORMATS[schema["format"]]
     if "pattern" in schema:

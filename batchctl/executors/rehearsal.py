@@ -355,14 +355,17 @@ def _told(text: str, labels: Any) -> Any:
     if marked is not None:
         return next((label for label in labels if str(label) == marked.group(1)), None)
     lower = text.lower()
-    named = [
-        label
-        for label in labels
-        if isinstance(label, str)
-        and label.lower() in lower
-        and re.search(rf"(?<!\w){re.escape(label.lower())}(?!\w)", lower)
-    ]
-    return named[0] if len(named) == 1 else None
+    named: list[str] = []
+    for label in labels:
+        if isinstance(label, str) and label.lower() in lower and _is_word(label.lower(), lower):
+            named.append(label)
+            if len(named) > 1:
+                return None
+    return named[0] if named else None
+
+
+def _is_word(label: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
 
 
 def canned_answer(text: str, schema: Any, source: random.Random) -> str:

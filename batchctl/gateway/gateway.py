@@ -14,9 +14,7 @@ from batchctl.gateway.clock import ServerClock
 from batchctl.gateway.faults import FaultPlan, FaultSchedule
 from batchctl.gateway.options import ServeOptions
 from batchctl.gateway.runner import Runner
-from batchctl.gateway.state import State
-
-_SAVE_EVERY_S = 1.0
+from batchctl.gateway.state import SAVE_EVERY_S, State
 
 
 def make_executor(options: ServeOptions) -> Executor:
@@ -26,7 +24,8 @@ def make_executor(options: ServeOptions) -> Executor:
             raise UsageError("--executor llamacpp needs a model", hint="add --model FILE.gguf")
         from batchctl.executors.llamacpp import LlamaCppExecutor
 
-        return LlamaCppExecutor(options.model)
+        executor: Executor = LlamaCppExecutor(options.model)
+        return executor
     from batchctl.executors.rehearsal import RehearsalExecutor
 
     return RehearsalExecutor(seed=options.seed, shares=options.shares)
@@ -72,10 +71,10 @@ class Gateway:
         with self._calls_lock:
             calls = dict(self._calls)
             self._calls.clear()
-        self.state.save_moment(self.clock.now(), calls)
+        self.state.save_moment(self.clock.now(), self.clock.speed, calls)
 
     def _save_sometimes(self) -> None:
-        if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
+        if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self._saved_at = time.monotonic()
             self.save()
 

@@ -131,10 +131,15 @@ class _Call:
             more = message["type"] == "http.request" and message.get("more_body", False)
         await response(self.scope, self.receive, self.send)
 
-    def drop(self) -> None:
-        """Cut the connection, with no word."""
+    async def drop(self, *, sent: bool = False) -> None:
+        """Cut the connection, with no word; with `sent`, only once everything written has left."""
         transport: asyncio.Transport = self.scope["state"]["transport"]
-        transport.abort()
+        if sent:
+            transport.close()
+        else:
+            transport.abort()
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
 
 async def _swallow(_: Message) -> None:
@@ -142,12 +147,12 @@ async def _swallow(_: Message) -> None:
 
 
 async def _drop(call: _Call, _: Fault) -> None:
-    call.drop()
+    await call.drop()
 
 
 async def _drop_after(call: _Call, _: Fault) -> None:
     await call.answer(_swallow)
-    call.drop()
+    await call.drop()
 
 
 async def _error(call: _Call, fault: Fault) -> None:
@@ -171,10 +176,8 @@ async def _hang(call: _Call, fault: Fault) -> None:
 
 
 async def _hang_before(call: _Call, fault: Fault) -> None:
-    try:
-        await asyncio.sleep(fault.wall_s or _FOREVER_S)
-    finally:
-        call.drop()
+    await asyncio.sleep(fault.wall_s or _FOREVER_S)
+    await call.drop()
 
 
 def _error_response(fault: Fault) -> Response:
@@ -222,5 +225,4 @@ async def _truncate(call: _Call, fault: Fault) -> None:
     await call.send(start[0])
     await call.send({"type": "http.response.body", "body": kept, "more_body": fault.length != "none"})
     if fault.length != "none":
-        transport: asyncio.Transport = call.scope["state"]["transport"]
-        transport.close()  # what was written is still sent, then the connection ends
+        await call.drop(sent=True)

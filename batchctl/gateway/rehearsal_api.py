@@ -47,6 +47,7 @@ def routes(gateway: Gateway) -> list[Route]:
             gateway.clock.set(speed=change.speed, advance=change.advance)
         except ValueError as error:
             raise WireError(400, str(error)) from error
+        await run_in_threadpool(gateway.save)
         await run_in_threadpool(gateway.runner.settle)
         return await show_clock(request)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -19,6 +20,7 @@ import orjson
 from batchctl.gateway.faults import Fault, Kind
 
 TERMINAL: Final = frozenset({"failed", "completed", "expired", "cancelled"})
+SAVE_EVERY_S: Final = 1.0  # wall seconds between two saves of the clock
 DAY: Final = 86_400.0
 FILE_LIFE: Final = 30 * DAY  # files of purpose batch, where nothing is said (PROVIDERS.md 2.1)
 
@@ -35,14 +37,14 @@ CREATE TABLE IF NOT EXISTS batches (
     output_file_id TEXT, error_file_id TEXT, in_progress_at REAL, finalizing_at REAL, completed_at REAL,
     failed_at REAL, expired_at REAL, cancelling_at REAL, cancelled_at REAL
 );
-CREATE INDEX IF NOT EXISTS batches_open ON batches (status) WHERE status NOT IN ('failed', 'completed', 'expired', 'cancelled');
+CREATE INDEX IF NOT EXISTS batches_status ON batches (status);
 CREATE TABLE IF NOT EXISTS attempts (
     batch INTEGER NOT NULL, line INTEGER NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending',
     PRIMARY KEY (batch, line)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS attempts_key ON attempts (key);
 CREATE TABLE IF NOT EXISTS calls (route TEXT PRIMARY KEY, count INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS clock (one INTEGER PRIMARY KEY CHECK (one = 1), now REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS clock (one INTEGER PRIMARY KEY CHECK (one = 1), now REAL, speed REAL, wall REAL);
 """
 _JSON_COLUMNS = frozenset({"metadata", "faults", "usage", "errors"})
 
@@ -159,15 +161,22 @@ class State:
     # The clock and the calls
 
     def last_moment(self) -> float | None:
-        """The clock as it was last saved: a restarted server goes on from there."""
-        row = self._one("SELECT now FROM clock")
-        return row[0] if row else None
+        """Where the clock of a restarted server begins: not before any moment that it has told anybody.
 
-    def save_moment(self, now: float, calls: dict[str, int]) -> None:
+        The clock stands still while no server runs; what ran on after the last save (`SAVE_EVERY_S`) is added.
+        """
+        row = self._one("SELECT now, speed, wall FROM clock")
+        if row is None:
+            return None
+        now, speed, wall = row
+        unsaved = min(max(0.0, time.time() - wall), 2 * SAVE_EVERY_S)
+        return float(now + unsaved * speed)
+
+    def save_moment(self, now: float, speed: float, calls: dict[str, int]) -> None:
         """Keep the clock and add to the counts of calls."""
         with self._lock:
             self._db.execute("BEGIN")
-            self._db.execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (now,))
+            self._db.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?)", (now, speed, time.time()))
             self._db.executemany(
                 "INSERT INTO calls VALUES (?, ?) ON CONFLICT (route) DO UPDATE SET count = count + excluded.count",
                 list(calls.items()),
@@ -274,7 +283,7 @@ class State:
         """Those not yet at a terminal status, oldest first."""
         rows = self._all(
             f"SELECT {', '.join(_BATCH_COLUMNS)} FROM batches"
-            " WHERE status NOT IN ('failed', 'completed', 'expired', 'cancelled') ORDER BY seq"
+            " WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling') ORDER BY seq"
         )
         return [_batch(row) for row in rows]
 

@@ -76,10 +76,10 @@ def _whole(moment: float | None) -> int | None:
 
 def _status(batch: Batch, now: float) -> str:
     strange = batch.fault(Kind.UNKNOWN_STATUS)
-    if strange is not None and batch.status == "in_progress" and batch.in_progress_at is not None:
-        if not strange.seconds or now < batch.in_progress_at + strange.seconds:
-            return strange.raw_status
-    return batch.status
+    begun = batch.in_progress_at
+    if strange is None or batch.status != "in_progress" or begun is None:
+        return batch.status
+    return strange.raw_status if not strange.seconds or now < begun + strange.seconds else batch.status
 
 
 def _counts(batch: Batch) -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""The OpenAI adapter under the contract, against the rehearsal server; and its requests against OpenAI's description."""
+"""The OpenAI adapter under the contract, against the rehearsal server; its requests against OpenAI's description."""
 
 from __future__ import annotations
 

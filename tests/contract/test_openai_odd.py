@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import signal
 import socket
 import threading
 import time
@@ -227,11 +228,34 @@ def test_what_was_given_up_before_the_first_byte_is_never_sent(
     with pytest.raises(Transient, match="nothing was sent"):
         adapter.create("file-1", [], tag="s-1-1")
     assert resolved.wait(5)
+    join_calls()
+    assert server.seen == []
+    adapter.close()
+
+
+def test_what_was_interrupted_before_the_first_byte_is_never_sent(
+    server: Scripted, adapter: OpenAIAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # Ctrl-C
+        time.sleep(0.3)
+        return real(*args, **kwargs)
+
+    server.on("POST", "/v1/batches", Reply(body=BATCH))
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with pytest.raises(KeyboardInterrupt):
+        adapter.create("file-1", [], tag="s-1-1")
+    join_calls()
+    assert server.seen == []
+
+
+def join_calls() -> None:
     for thread in threading.enumerate():
         if thread.name == "bounded-call":
             thread.join(5)
-    assert server.seen == []
-    adapter.close()
+            assert not thread.is_alive()
 
 
 # Upload
@@ -393,7 +417,7 @@ def test_what_the_list_does_not_show_is_retrieved_and_only_a_404_there_is_gone(
     server.on("GET", "/v1/batches/batch_2", Reply(body=BATCH | {"id": "batch_2"}))
     server.on("GET", "/v1/batches/batch_3", Reply(404, error("No batch found with id 'batch_3'.")))
     got = adapter.poll(["batch_1", "batch_2", "batch_3"])
-    assert (set(got.batches), got.gone) == ({"batch_1", "batch_2"}, {"batch_3"})
+    assert set(got.batches) == {"batch_1", "batch_2"} and got.gone == {"batch_3"}
     assert len(server.calls("GET", "/v1/batches")) == 1
 
 

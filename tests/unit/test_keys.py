@@ -59,7 +59,7 @@ def test_a_file_that_holds_no_key(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_missing_key_says_how_to_give_one(tmp_path: Path) -> None:
-    with pytest.raises(Auth, match="openai.*set OPENAI_API_KEY or write the key to .*key and run: chmod 600"):
+    with pytest.raises(Auth, match=r"openai.*set OPENAI_API_KEY or write the key to .*key and run: chmod 600"):
         find_key(OPENAI, {}, tmp_path / "key")
     with pytest.raises(Auth, match="key_env"):
         find_key(Profile(name="x", base_url="https://example.com/v1"), {})

@@ -181,8 +181,27 @@ def test_case_46_separators_inside_an_answer_do_not_cut_it() -> None:
 
 
 KEYS = st.sampled_from(
-    "custom_id response error status_code body choices message content finish_reason usage code refusal text model"
-    " prompt_tokens prompt_tokens_details completion_tokens_details cached_tokens type".split()
+    [
+        "custom_id",
+        "response",
+        "error",
+        "status_code",
+        "body",
+        "choices",
+        "message",
+        "content",
+        "finish_reason",
+        "usage",
+        "code",
+        "refusal",
+        "text",
+        "model",
+        "prompt_tokens",
+        "prompt_tokens_details",
+        "completion_tokens_details",
+        "cached_tokens",
+        "type",
+    ]
 )
 JSON = st.recursive(
     st.none()

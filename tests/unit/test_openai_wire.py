@@ -301,8 +301,32 @@ def test_entries_that_cannot_be_read_are_counted() -> None:
 
 
 KEYS = st.sampled_from(
-    "id status errors data code message line param request_counts total completed failed metadata batchctl created_at"
-    " expires_at completed_at output_file_id error_file_id input_file_id filename bytes error has_more".split()
+    [
+        "id",
+        "status",
+        "errors",
+        "data",
+        "code",
+        "message",
+        "line",
+        "param",
+        "request_counts",
+        "total",
+        "completed",
+        "failed",
+        "metadata",
+        "batchctl",
+        "created_at",
+        "expires_at",
+        "completed_at",
+        "output_file_id",
+        "error_file_id",
+        "input_file_id",
+        "filename",
+        "bytes",
+        "error",
+        "has_more",
+    ]
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -315,7 +339,8 @@ JSON = st.recursive(
 def test_remote_objects_of_any_json_never_crash(one: Any, two: Any, three: Any, four: Any) -> None:
     whole = {"id": "b", "status": one, "errors": two, "request_counts": three, "metadata": four, "created_at": one}
     assert wire.parse_batch(whole | {"output_file_id": two, "completed_at": three}).remote_id == "b"
-    assert wire.parse_upload({"id": "f", "filename": one, "bytes": two, "status": three, "created_at": four})
+    file = {"id": "f", "filename": one, "bytes": two, "status": three, "created_at": four}
+    assert wire.parse_upload(file).upload_id == "f"
     for value in (one, two):
         with contextlib.suppress(ValueError):
             wire.parse_batch(value)

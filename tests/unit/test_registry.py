@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_rehearsals_stay_on_this_machine_and_only_there_is_a_clock_followed() ->
 
 
 def test_a_profile_extends_another() -> None:
-    user = {
+    user: dict[str, dict[str, Any]] = {
         "team": {"extends": "openai", "key_env": "TEAM_KEY", "models": {"big": "gpt-x"}},
         "night": {"extends": "team", "poll_interval_s": 300},
     }
@@ -67,12 +68,20 @@ def test_a_profile_of_its_own() -> None:
             {"a": {"max_request": 5}},
             r"f\.toml: profile a: max_request: unknown setting; did you mean 'max_requests'",
         ),
+        ("a", {"a": {"base_url": "https://x.com/v1", "follow_clock": True}}, r"f\.toml: profile a: follow_clock: only"),
+        ("a", {"a": {"completion_window": "5m"}}, r"f\.toml: profile a: completion_window: '5m' is not like '24h'"),
         ("a", {"a": {"max_bytes": "big"}}, r"f\.toml: profile a: max_bytes: .*'big'"),
     ],
 )
 def test_errors_name_file_profile_and_key(name: str, user: dict[str, dict[str, object]], message: str) -> None:
     with pytest.raises(ProfileError, match=message):
         load_profile(name, user, source="f.toml")
+
+
+def test_case_10_the_window_in_seconds_follows_from_the_providers_word() -> None:
+    assert load_profile("openai", {}).window_s == 86_400
+    assert load_profile("a", {"a": {"completion_window": "14d"}}).window_s == 14 * 86_400
+    assert load_profile("a", {"a": {"completion_window": "24h", "window_s": 5}}).window_s == 5
 
 
 def test_an_unknown_adapter_is_named() -> None:
