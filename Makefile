@@ -6,6 +6,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 CANDIDATES := python3 python python3.14 python3.13 python3.12 python3.11
 PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && echo $(name))) python3)
 UV := $(shell command -v uv 2>/dev/null)
+export UV_NATIVE_TLS ?= true
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -96,5 +97,5 @@ endef
 
 .aimock/node_modules/.bin/aimock: Makefile
 	@echo "==> $(AIMOCK)"
-	@npm install --silent --no-fund --no-audit --no-save --no-package-lock --prefix .aimock $(AIMOCK)
+	@npm install --loglevel=error --no-fund --no-audit --no-save --no-package-lock --prefix .aimock $(AIMOCK)
 	@touch $@
