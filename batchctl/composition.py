@@ -26,9 +26,10 @@ from batchctl_store.spool import Spool
 CLOCK = "clock"
 
 
-def open_engine(settings: Settings | None = None, *, profile: str | None = None) -> Engine:
+def open_engine(settings: Settings | None = None, *, profile: str | None = None, offline: bool = False) -> Engine:
     """The engine over this user's store. `profile` is one that is about to be used, for its clock.
 
+    With `offline` nothing is asked of anybody: the clock is the one the store followed last.
     Raises UsageError for a profile that does not exist, and where a rehearsal and a real provider would share a store.
     """
     settings = settings or load_settings()
@@ -38,25 +39,38 @@ def open_engine(settings: Settings | None = None, *, profile: str | None = None)
 
     @cache
     def profile_of(name: str) -> Profile:
-        try:
-            return load_profile(name, settings.profiles, source=str(settings.path or "batchctl.toml"))
-        except ProfileError as error:
-            raise UsageError(str(error), hint="see `batchctl providers`") from None
+        return find_profile(settings, name)
 
-    clock = _clock(store, profile_of, profile)
+    clock = stored_clock(store.setting(CLOCK)) if offline else _clock(store, profile_of, profile)
 
     @cache
     def adapter_of(name: str) -> BatchAdapter:
-        found = profile_of(name)
-        try:
-            key = find_key(found, os.environ, settings.key_files.get(name))
-        except Auth as error:
-            key = MissingKey(error)  # encoding and limits need no key; a call says what is missing
-        return Waiting(open_adapter(found, key), sleep=clock.sleep)
+        return Waiting(_adapter(settings, profile_of(name)), sleep=clock.sleep)
 
     return Engine(
         store=store, spool=Spool(home / "spool"), clock=clock, home=home, profile=profile_of, adapter=adapter_of
     )
+
+
+def find_profile(settings: Settings, name: str) -> Profile:
+    """The profile called `name`. Raises UsageError where there is none or it is wrong."""
+    try:
+        return load_profile(name, settings.profiles, source=str(settings.path or "batchctl.toml"))
+    except ProfileError as error:
+        raise UsageError(str(error)) from None
+
+
+def open_encoder(settings: Settings, profile: Profile) -> BatchAdapter:
+    """The profile's adapter without a store, for its limits and its words: nothing is to be sent through it."""
+    return _adapter(settings, profile)
+
+
+def _adapter(settings: Settings, profile: Profile) -> BatchAdapter:
+    try:
+        key = find_key(profile, os.environ, settings.key_files.get(profile.name))
+    except Auth as error:
+        key = MissingKey(error)  # encoding and limits need no key; a call says what is missing
+    return open_adapter(profile, key)
 
 
 def require_key(settings: Settings, profile: Profile) -> None:

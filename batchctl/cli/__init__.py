@@ -1,7 +1,7 @@
 """The command line. A command is one file here, named in COMMANDS and imported only when it is used.
 
 `--help`, `--version` and completion are typed all day, so this module imports nothing but click. A command returns its
-exit code (None is 0), or raises UserError with the code and the words for the user.
+exit code (None is 0) or raises; `failures` has the words and the code of what it raises.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from importlib import import_module
 import click
 
 from batchctl import __version__
-from batchctl.errors import UserError
 
 INTERRUPTED = 130
 
@@ -30,6 +29,21 @@ Exit codes:
 """
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "submit": ("batchctl.cli.submit:submit", "Send every row of a table with a task's prompt, in batches."),
+    "status": ("batchctl.cli.status:status", "Show all jobs, or one with its batches."),
+    "tick": ("batchctl.cli.tick:tick", "Do all that can be done now, for every job; for cron."),
+    "wait": ("batchctl.cli.wait:wait", "Run passes until jobs are finished and merged."),
+    "results": ("batchctl.cli.results:results", "Write one output row for each input row."),
+    "retry": ("batchctl.cli.retry:retry", "Send failed rows of a job again."),
+    "cancel": ("batchctl.cli.cancel:cancel", "Stop a job and keep what is answered."),
+    "pause": ("batchctl.cli.pause:pause", "Send nothing more of a job for now."),
+    "resume": ("batchctl.cli.resume:resume", "Go on after a pause of a job or its account."),
+    "jobs": ("batchctl.cli.jobs:jobs", "List every job."),
+    "logs": ("batchctl.cli.logs:logs", "Print a job's history."),
+    "validate": ("batchctl.cli.validate:validate", "Check a task and a table; send nothing."),
+    "estimate": ("batchctl.cli.estimate:estimate", "Say what a submit would send: batches, bytes, tokens."),
+    "serve": ("batchctl.cli.serve:serve", "Serve OpenAI's batch API here, for rehearsals and small models."),
+    "demo": ("batchctl.cli.demo:demo", "Run the whole main job on this machine."),
     "completion": ("batchctl.cli.completion:completion", "Print the completion script for your shell."),
 }
 """Name -> where the command stands (`module:attribute`), and its line in `batchctl --help`."""
@@ -83,25 +97,18 @@ def main(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe left, as `head` does
         _discard_output()
         return 1
-    except (UserError, OSError) as error:
-        if os.environ.get("BATCHCTL_DEBUG"):
+    except Exception as error:
+        from batchctl.cli.failures import explain
+
+        failure = explain(error)
+        if failure is None or os.environ.get("BATCHCTL_DEBUG"):  # a defect of our own keeps its traceback
             raise
-        return _explain(error, color)
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=color)
+        click.echo(failure.message, err=True)
+        if failure.hint:
+            click.echo(f"hint: {failure.hint}", err=True)
+        return failure.code
     return result if isinstance(result, int) else 0
-
-
-def _explain(error: UserError | OSError, color: bool | None) -> int:
-    """Tell the user what happened and what to do next; the exit code of it."""
-    message, hint, code = str(error), None, 1
-    if isinstance(error, UserError):
-        hint, code = error.hint, error.exit_code
-    elif error.strerror:
-        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=color)
-    click.echo(message, err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)
-    return code
 
 
 def _discard_output() -> None:

@@ -7,6 +7,7 @@ all saw something this key must see, and after the uploaded file was deleted, so
 from __future__ import annotations
 
 from batchctl.engine.context import Engine
+from batchctl.engine.doubt import UNSURE
 from batchctl.engine.locks import lives
 from batchctl.engine.submit import accept
 from batchctl_adapters.base import Absent, BatchAdapter, Doubt, Found, RemoteBatch, Unsure
@@ -77,7 +78,7 @@ def _look(engine: Engine, batch: Batch, submission: Submission) -> None:
         case Found(remote):
             accept(engine, batch, submission, remote, "found again, created after all")
         case Unsure(reason):
-            _look_later(engine, batch, f"cannot tell whether the batch was created: {reason}")
+            _look_later(engine, batch, f"{UNSURE}: {reason}")
             engine.note(f"batch {batch.ordinal} is in doubt and stays so: {reason}")
         case Absent():
             _absent(engine, batch, submission, adapter, doubt)
@@ -113,7 +114,7 @@ def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: Batch
         _believe(engine, batch, submission, BatchState.READY)
         return
     if doubt.control is None:
-        reason = "its file is deleted and no other object is known to check the key by"
+        reason = f"{UNSURE}: its file is deleted and no other object is known to check the key by"
         _look_later(engine, batch, reason)
         engine.note(f"batch {batch.ordinal} is in doubt: {reason}; see `batchctl logs`")
         return
@@ -133,7 +134,7 @@ def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: Batch
     elif isinstance(last, Absent):
         _believe(engine, batch, submission, BatchState.PLANNED)
     else:
-        _look_later(engine, batch, f"cannot tell whether the batch was created: {last.reason}")
+        _look_later(engine, batch, f"{UNSURE}: {last.reason}")
 
 
 def _believe(engine: Engine, batch: Batch, submission: Submission, to: BatchState) -> None:

@@ -52,6 +52,14 @@ def retry(engine: Engine, job: Job, outcomes: Collection[Outcome]) -> int:
     return engine.store.rows.retry(job, [outcome.value for outcome in outcomes], now=engine.clock.now())
 
 
+def look_now(engine: Engine, jobs: Collection[int]) -> None:
+    """Wish that the next pass asks the provider about these jobs' batches, whatever the cadence says."""
+    now = engine.clock.now()
+    for batch in engine.store.batches.load(open_at=now):
+        if batch.job_id in jobs and batch.state is BatchState.SUBMITTED:
+            engine.store.batches.touch(batch.id, next_poll_at=now)
+
+
 def carry_out_cancel(engine: Engine, job: Job, batch: Batch | None) -> None:
     """Drop what was not sent; ask the provider to stop what was, once."""
     now, store = engine.clock.now(), engine.store

@@ -1,0 +1,85 @@
+"""`batchctl estimate`: what a submit would send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchctl.cli import output
+from batchctl.cli.base import command, json_option
+from batchctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchctl.inputs import Format
+
+FORMATS = ("csv", "jsonl")
+
+
+@command("estimate")
+@click.argument("task", type=click.Path(path_type=Path))
+@click.argument("input", type=click.Path(path_type=Path))
+@click.option("--provider", metavar="PROFILE", help="Where it would go; default: `provider` in batchctl.toml.")
+@click.option("--format", "input_format", type=click.Choice(FORMATS), help="Of INPUT; default: what its name ends in.")
+@click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
+@click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
+@json_option
+def estimate(
+    task: Path,
+    input: Path,
+    provider: str | None,
+    input_format: Format | None,
+    max_batch_requests: int | None,
+    max_batch_bytes: int | None,
+    as_json: bool,
+) -> None:
+    """Say how many requests, batches, bytes and tokens a submit would send. Sends and stores nothing.
+
+    Bytes are measured on the lines as they would be sent. Tokens are estimated from characters, rather too many than
+    too few; output tokens are at most max_output_tokens a row, where the task sets it.
+    """
+    from batchctl.cli.submit import provider_of
+    from batchctl.cli.validate import target_of
+    from batchctl.config import load_settings
+    from batchctl.engine.preview import preview
+    from batchctl.engine.tokens import STATED
+    from batchctl.task import load_task
+
+    settings = load_settings()
+    asked = load_task(task)
+    target = target_of(
+        settings,
+        provider_of(provider, settings.provider),
+        max_requests=max_batch_requests,
+        max_bytes=max_batch_bytes,
+    )
+    found = preview(asked, input, input_format=input_format, target=target, most_problems=3)
+    if found.problems:
+        raise UsageError("\n".join(found.problems), hint=f"batchctl validate {task} {input} lists every problem")
+    requests, size = sum(count for count, _ in found.batches), sum(size for _, size in found.batches)
+    at_most = None if asked.max_output_tokens is None else asked.max_output_tokens * requests
+    if as_json:
+        output.emit(
+            "estimate",
+            {
+                "provider": target.profile.name,
+                "rows": found.rows,
+                "requests": requests,
+                "batches": len(found.batches),
+                "bytes": size,
+                "largest_batch_bytes": max((size for _, size in found.batches), default=0),
+                "input_tokens": found.input_tokens,
+                "max_output_tokens": at_most,
+                "token_method": STATED,
+            },
+        )
+        return
+    largest = max((size for _, size in found.batches), default=0)
+    output.data(f"rows           {found.rows:,}")
+    output.data(f"requests       {requests:,}")
+    output.data(f"batches        {len(found.batches):,} (the largest has {largest:,} bytes)")
+    output.data(f"bytes          {size:,}")
+    output.data(f"input tokens   about {found.input_tokens:,}")
+    output.data(f"output tokens  {'not limited by the task' if at_most is None else f'at most {at_most:,}'}")
+    output.say(f"tokens: {STATED}")

@@ -1,0 +1,98 @@
+"""Printing: data to stdout, talk to stderr, tables that fit the terminal, times as people say them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+LEAST_WIDTH, UNWATCHED_WIDTH = 60, 80
+
+
+def say(text: str) -> None:
+    """Talk to the user, on stderr."""
+    click.echo(text, err=True)
+
+
+def data(text: str = "") -> None:
+    """What the command was asked for, on stdout."""
+    click.echo(text)
+
+
+def emit(command: str, payload: dict[str, Any]) -> None:
+    """The `--json` answer of a command; docs/json.md has the schema."""
+    click.echo(json.dumps({"schema": f"batchctl/{command}/1", **payload}, ensure_ascii=False))
+
+
+def width() -> int:
+    """Columns to print in."""
+    return max(LEAST_WIDTH, shutil.get_terminal_size((UNWATCHED_WIDTH, 24)).columns)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Coloured where stdout is a terminal and NO_COLOR is not set."""
+    return click.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def cut(text: str, room: int) -> str:
+    """At most `room` characters, on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= room else f"{text[: max(0, room - 1)]}…"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), room: int) -> list[str]:
+    """Lines of a table at most `room` wide: the first column is shortened first, the last takes what is left."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    gaps = 2 * (len(header) - 1)
+    over = sum(widths) + gaps - room
+    for column, least in ((len(header) - 1, 12), (0, 10), (len(header) - 1, 4)):
+        if over > 0:
+            spared = min(over, max(0, widths[column] - least))
+            widths[column] -= spared
+            over -= spared
+    lines = []
+    for row in cells:
+        parts = [
+            cut(cell, size).rjust(size) if name in right else cut(cell, size).ljust(size)
+            for name, cell, size in zip(header, row, widths, strict=True)
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def duration(seconds: float | None) -> str:
+    """`40s`, `12m`, `2h05m`, `3d04h`; `-` for none, a leading minus for what is over."""
+    if seconds is None:
+        return "-"
+    sign, whole = ("-", int(-seconds)) if seconds <= -1 else ("", max(0, int(seconds)))
+    minutes, hours, days = whole // 60, whole // 3_600, whole // 86_400
+    if whole < 100:
+        return f"{sign}{whole}s"
+    if minutes < 100:
+        return f"{sign}{minutes}m"
+    if hours < 48:
+        return f"{sign}{hours}h{minutes % 60:02d}m"
+    return f"{sign}{days}d{hours % 24:02d}h"
+
+
+def iso(at: float | None) -> str | None:
+    """A time as `--json` has it: UTC, ISO 8601, whole seconds."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def local(at: float) -> str:
+    """A time as people read it, in their zone."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def counted(number: int, word: str) -> str:
+    """`1 row`, `2,000 rows`, `3 batches`."""
+    plural = f"{word}es" if word.endswith(("ch", "s")) else f"{word}s"
+    return f"{number:,} {word if number == 1 else plural}"

@@ -1,0 +1,97 @@
+"""One pass of the engine, as several commands run it: interruptible at safe places, and patient with another tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from batchctl.cli import interrupts, output
+from batchctl.cli.reading import read
+from batchctl.config import load_settings
+
+if TYPE_CHECKING:
+    from batchctl.engine.context import Engine
+    from batchctl.engine.locks import Busy
+    from batchctl.engine.tick import Report
+    from batchctl_store.records import Job
+
+MAX_RUNTIME_S = 600.0
+
+
+@contextmanager
+def opened(*, profile: str | None = None, offline: bool = False) -> Iterator[Engine]:
+    """The engine over the user's store, closed at the end."""
+    from batchctl.composition import open_engine
+
+    engine = open_engine(load_settings(), profile=profile, offline=offline)
+    try:
+        yield engine
+    finally:
+        engine.store.close()
+
+
+def named(engine: Engine, name: str) -> Job:
+    """The job called `name`, or with that number. Raises UsageError where there is none."""
+    job = engine.store.jobs.find(name)
+    return job if job is not None else engine.store.jobs.get(read().job(name)["id"])
+
+
+def run(
+    engine: Engine,
+    *,
+    jobs: Collection[int] | None = None,
+    only: Sequence[type] | None = None,
+    max_runtime_s: float = MAX_RUNTIME_S,
+    progress: Callable[[], None] | None = None,
+) -> Report:
+    """One pass; an interrupt waits for the end of the step it comes in. Raises `locks.Busy`."""
+    from batchctl.engine.tick import run_pass
+
+    def step() -> None:
+        interrupts.check()
+        if progress is not None:
+            progress()
+
+    with interrupts.deferred():
+        return run_pass(engine, jobs=jobs, only=only, max_runtime_s=max_runtime_s, progress=step)
+
+
+def run_for(engine: Engine, job: Job) -> Report | None:
+    """A pass for one job after a command changed it; None where a running tick will take it instead."""
+    from batchctl.engine.locks import Busy
+
+    try:
+        report = run(engine, jobs=[job.id])
+    except Busy as busy:
+        output.say(f"{holder(engine, busy)} is at work and will take {job.name}")
+        return None
+    tell(report)
+    return report
+
+
+def tell(report: Report) -> None:
+    """A pass's notes, for the user to read."""
+    for note in report.notes:
+        output.say(f"note: {note}")
+
+
+def holder(engine: Engine, busy: Busy) -> str:
+    """Who holds the lock, and since when."""
+    since = "" if busy.since is None else f", for {output.duration(engine.clock.now() - busy.since)}"
+    return f"another tick ({busy.holder}{since})"
+
+
+def refresh(name: str | None) -> None:
+    """Ask the provider about the batches of one job, or of all."""
+    from batchctl.engine import planner
+    from batchctl.engine.locks import Busy
+    from batchctl.engine.wishes import look_now
+
+    with opened() as engine:
+        jobs = [named(engine, name).id] if name else [job.id for job in engine.store.jobs.all(open_only=True)]
+        try:
+            look_now(engine, jobs)
+            tell(run(engine, jobs=jobs, only=[planner.Poll]))
+        except Busy as busy:
+            output.say(f"{holder(engine, busy)} is at work; this is what it has stored so far")

@@ -1,0 +1,128 @@
+"""`batchctl submit`: a table and a task become a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchctl.cli import output
+from batchctl.cli.base import FAILED_ROWS, PAUSED, command, json_option, on_interrupt
+from batchctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from batchctl.inputs import Format
+
+FORMATS = ("csv", "jsonl")
+
+
+def provider_of(given: str | None, default: str | None) -> str:
+    """The profile to use. Raises UsageError where neither the command line nor batchctl.toml names one."""
+    if given or default:
+        return given or default or ""
+    raise UsageError("no provider is named", hint='add --provider PROFILE, or write provider = "..." in batchctl.toml')
+
+
+@command("submit", exits=(FAILED_ROWS, PAUSED))
+@click.argument("task", type=click.Path(path_type=Path))
+@click.argument("input", type=click.Path(path_type=Path))
+@click.option("--provider", metavar="PROFILE", help="Where to send it; default: `provider` in batchctl.toml.")
+@click.option(
+    "-o", "--output", "target", type=click.Path(path_type=Path), help="Where the result is merged to (.csv or .jsonl)."
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
+@click.option("--format", "input_format", type=click.Choice(FORMATS), help="Of INPUT; default: what its name ends in.")
+@click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
+@click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
+@click.option(
+    "--max-attempts", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="Tries for each row."
+)
+@click.option("--no-tick", is_flag=True, help="Store the job only; the next tick sends it.")
+@click.option("--wait", "waiting", is_flag=True, help="Go on until the job is finished and merged, as `wait` does.")
+@json_option
+def submit(
+    task: Path,
+    input: Path,
+    provider: str | None,
+    target: Path | None,
+    force: bool,
+    again: bool,
+    input_format: Format | None,
+    max_batch_requests: int | None,
+    max_batch_bytes: int | None,
+    max_attempts: int,
+    no_tick: bool,
+    waiting: bool,
+    as_json: bool,
+) -> int:
+    """Send every row of INPUT with the prompt in TASK, in batches.
+
+    The task, the whole input, the key and the output's path are checked before anything is stored or sent. Prints the
+    job's name as soon as the job is stored, then sends its batches. The input is copied: the file may change later.
+    """
+    from batchctl.cli import passes
+    from batchctl.composition import find_profile, require_key
+    from batchctl.config import load_settings
+    from batchctl.engine.intake import Order, create_job
+    from batchctl.outputs import check_output
+    from batchctl.task import load_task
+
+    on_interrupt("nothing was stored and nothing was sent")
+    settings = load_settings()
+    chosen = provider_of(provider, settings.provider)
+    asked = load_task(task)
+    require_key(settings, find_profile(settings, chosen))
+    if target is not None:
+        check_output(target, source=input)
+        if target.exists() and not force:
+            raise UsageError(f"{target} exists", hint="name another file, or replace it with --force")
+    order = Order(
+        task=asked,
+        source=input,
+        profile=chosen,
+        output=target,
+        input_format=input_format,
+        max_batch_requests=max_batch_requests,
+        max_batch_bytes=max_batch_bytes,
+        max_attempts=max_attempts,
+        again=again,
+    )
+    with passes.opened(profile=chosen) as engine:
+        job = create_job(engine, order)
+        on_interrupt(
+            f"job {job.name} is stored and no cancel was sent\n  go on with `batchctl wait {job.name}` or"
+            f" `batchctl tick`, or stop it with `batchctl cancel {job.name}`"
+        )
+        if not as_json:
+            output.data(job.name)
+        code = 0
+        if waiting and not no_tick:
+            from batchctl.cli.wait import wait_for
+
+            code, _ = wait_for(engine, [job.id], timeout=None)
+        elif not no_tick:
+            passes.run_for(engine, job)
+        _say_what_is_next(job.name, as_json=as_json, waited=waiting and not no_tick)
+        return code
+
+
+def _say_what_is_next(name: str, *, as_json: bool, waited: bool) -> None:
+    from batchctl.cli.reading import read
+    from batchctl.cli.status import codes
+    from batchctl.cli.words import job_json
+
+    reading = read()
+    row = reading.job(name)
+    if as_json:
+        output.emit("submit", {"job": job_json(row, codes(reading, [row])[row["id"]], reading.now)})
+    elif not waited:
+        sent = row["batches"] - row["open_batches"]
+        output.say(
+            f"{output.counted(row['rows'], 'row')} in {output.counted(row['batches'], 'batch')}"
+            f"{f', {sent} over already' if sent else ''}; state: {row['state']}"
+        )
+        output.say(
+            f"batchctl status {name} shows it; batchctl tick (from cron) or batchctl wait {name} goes on with it"
+        )
