@@ -35,7 +35,7 @@ class JsonNumber(float):
 
     text: str
 
-    def __new__(cls, text: str) -> JsonNumber:
+    def __new__(cls, text: str) -> Self:
         number = super().__new__(cls, text)
         number.text = text
         return number

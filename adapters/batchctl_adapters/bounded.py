@@ -61,7 +61,7 @@ class BoundedCall:
         def target() -> None:
             try:
                 outcome.append(call())
-            except BaseException as err:  # noqa: BLE001 - handed to the caller's thread below
+            except BaseException as err:
                 failure.append(err)
             finally:
                 done.set()

@@ -149,7 +149,7 @@ class OpenAIAdapter:
             raw = call.run(lambda: self._post_batch(once, upload_id, tag), limit)
         except OutOfTime as err:
             raise self._no_answer(call, str(err)) from None
-        except Exception as err:  # noqa: BLE001 - whatever it was, a byte may have left
+        except Exception as err:
             raise self._refused(call, err) from None
         finally:
             http.close()
