@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import orjson
 
