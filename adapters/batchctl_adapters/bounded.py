@@ -66,8 +66,9 @@ class BoundedCall:
             finally:
                 done.set()
 
-        threading.Thread(target=target, name="bounded-call", daemon=True).start()
+        thread = threading.Thread(target=target, name="bounded-call", daemon=True)
         try:
+            thread.start()
             finished = done.wait(limit_s)
         except BaseException:  # Ctrl-C: what was not begun must not begin afterwards
             self._give_up()
