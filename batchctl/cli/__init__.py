@@ -98,22 +98,17 @@ def main(args: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except Exception as error:
-        return _explain(error, color)
+        from batchctl.cli.failures import explain
+
+        failure = explain(error)
+        if failure is None or os.environ.get("BATCHCTL_DEBUG"):  # a defect of our own keeps its traceback
+            raise
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=color)
+        click.echo(failure.message, err=True)
+        if failure.hint:
+            click.echo(f"hint: {failure.hint}", err=True)
+        return failure.code
     return result if isinstance(result, int) else 0
-
-
-def _explain(error: Exception, color: bool | None) -> int:
-    """Tell the user what happened and what to do next; the exit code of it. A defect keeps its traceback."""
-    from batchctl.cli.failures import explain
-
-    failure = explain(error)
-    if failure is None or os.environ.get("BATCHCTL_DEBUG"):
-        raise error
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=color)
-    click.echo(failure.message, err=True)
-    if failure.hint:
-        click.echo(f"hint: {failure.hint}", err=True)
-    return failure.code
 
 
 def _discard_output() -> None:

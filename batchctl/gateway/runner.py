@@ -74,8 +74,6 @@ class Runner(threading.Thread):
             self.join()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        for run in self._runs.values():
-            run.close()
 
     def run(self) -> None:
         while not self._stopping:
@@ -134,6 +132,7 @@ class Runner(threading.Thread):
         if report is None:
             report = self._reports[batch.id] = self._validate(batch, now)
             self._state.add_attempts(batch.seq, report.keys)
+            report.keys = []  # many batches may wait here, each with tens of thousands of rows
         due = batch.created_at + self._timing(batch).validation_s
         if now < due:
             return due
@@ -151,7 +150,7 @@ class Runner(threading.Thread):
                 status="in_progress",
                 in_progress_at=due,
                 model=report.model,
-                total=len(report.keys),
+                total=report.total,
                 tokens=report.tokens,
             )
         return now
@@ -216,8 +215,10 @@ class Runner(threading.Thread):
         return most if row_s == 0 else min(most, int(passed / row_s + 1e-9))
 
     def _in_progress(self, batch: Batch, now: float) -> float:
-        run = self._run_of(batch)
         expires = math.inf if batch.fault(Kind.OVERDUE) else batch.expires_at
+        if now < min(self._start(batch), expires):
+            return min(self._start(batch), expires)
+        run = self._run_of(batch)
         row_s = self._timing(batch).row_s
         due = self._due(batch, run, min(now, expires))
         before = run.done
@@ -241,7 +242,7 @@ class Runner(threading.Thread):
             return now
         if run.done < due:
             return now
-        return min(expires, max(self._start(batch), now + _PROGRESS_S * self._clock.speed))
+        return min(expires, now + _PROGRESS_S * self._clock.speed)
 
     def _finalizing(self, batch: Batch, now: float) -> float:
         due = (batch.finalizing_at or batch.created_at) + self._timing(batch).finalizing_s
@@ -310,7 +311,6 @@ class Runner(threading.Thread):
             if gone is not None and gone.file in (name, "both"):
                 self._state.expire_file(stored.id, moment + gone.seconds)
         self._state.end_attempts(batch.seq, run.attempts())
-        run.close()
         del self._runs[batch.id]
         self._state.update_batch(
             batch.id,

@@ -80,3 +80,11 @@ def test_a_taken_port_is_an_error_that_says_so() -> None:
         port = server.root_url.rpartition(":")[2]
         result = CliRunner().invoke(serve_command, ["--port", port])
     assert result.exit_code == 2 and "cannot listen" in result.output
+
+
+def test_two_servers_do_not_share_a_state(tmp_path: Path) -> None:
+    with rehearsal(in_process=True, state=tmp_path):
+        result = CliRunner().invoke(serve_command, ["--state", str(tmp_path)])
+    assert result.exit_code == 2 and "another server" in result.output
+    with rehearsal(in_process=True, state=tmp_path) as server:
+        assert server.ledger()["creates"] == 0
