@@ -195,7 +195,7 @@ class OpenAIAdapter:
         A batch that matches is Found even if the control is not visible. A batch that matches in one half only (the
         file but no tag, the tag but another file), several matches, an unreadable list or no control: Unsure.
         """
-        control_seen = self._sees(doubt)
+        control_seen = doubt.vouched or self._sees(doubt)
         listing = Listing()
         sweep(self._pages, listing, until=doubt.since, stop=lambda: False)
         sighting = match(listing, doubt, by_tag=self._profile.metadata)

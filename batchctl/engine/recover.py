@@ -6,6 +6,8 @@ all saw something this key must see, and after the uploaded file was deleted, so
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from batchctl.engine.context import Engine
 from batchctl.engine.doubt import UNSURE
 from batchctl.engine.locks import lives
@@ -125,7 +127,7 @@ def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: Batch
     try:
         adapter.delete_upload(batch.upload_id)
         # the key saw its control a moment ago, so this look needs none
-        last = adapter.find(Doubt(doubt.tag, doubt.upload_id, doubt.since, doubt.known_ids, None))
+        last = adapter.find(replace(doubt, control=None, vouched=True))
     except AdapterError as error:
         _look_later(engine, batch, f"the last look failed: {error.message}")
         return

@@ -22,6 +22,7 @@ _IMPORTED = (
     "alembic.command",
     "alembic.config",
     "batchctl.composition",
+    "batchctl.cli",
     "batchctl.engine.intake",
     "batchctl.engine.tick",
     "batchctl.merge",
