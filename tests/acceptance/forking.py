@@ -6,6 +6,7 @@ the imports are shared. Tests that start `sys.executable -m batchctl` instead sh
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -164,13 +165,20 @@ def _main() -> int:
 
     for name in _IMPORTED:
         import_module(name)
+    gc.freeze()
     order = _serve()
     if order is None:
         return 0
     _become(order)
     from batchctl.cli import main
 
-    return main(order["args"])
+    code = main(order["args"])
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking all that was imported apart again takes longer than most commands
 
 
 if __name__ == "__main__":
