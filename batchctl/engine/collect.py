@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from batchctl.answers import Judge
 from batchctl.engine.context import Engine, row_of
-from batchctl.engine.poll import SHORT_PATIENCE_S
+from batchctl.engine.poll import SHORT_PATIENCE_S, look_again
 from batchctl.engine.submit import backoff
 from batchctl.task import Task
 from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
@@ -30,27 +30,17 @@ class _Read:
 
 def collect(engine: Engine, batch: Batch) -> None:
     """ended -> collected, at whatever status it ended; a file that cannot be had yet leaves the batch as it is."""
-    job = engine.store.jobs.get(batch.job_id)
-    adapter = engine.adapter(batch.profile)
-    names, gone = [], False
-    for submission in batch.live:
-        try:
-            names += _fetch_all(engine, job, adapter, submission)
-        except RemoteGone as error:
-            gone = True
-            engine.note(f"batch {batch.ordinal}: results are gone at the provider: {error.message}")
-        except (AdapterError, SpoolError) as error:
-            _later(engine, batch, f"results could not be fetched: {error}")
-            return
-    if _short(engine, batch, adapter, names, gone=gone):
+    job, adapter = engine.store.jobs.get(batch.job_id), engine.adapter(batch.profile)
+    fetched = _fetch(engine, job, batch, adapter, batch.live)
+    if fetched is None:
         return
     rows = frozenset(engine.store.rows.of_batch(batch))
-    read = _stage(engine, job, batch, adapter, names, rows)
+    read = _stage(engine, job, batch, adapter, fetched.names, rows, rows)
     outcomes = engine.store.outcomes.collect(
         batch,
         now=engine.clock.now(),
         resent=RESENT,
-        absent=("gone", "its result file is gone at the provider") if gone else _absent(batch),
+        absent=("gone", "its result file is gone at the provider") if fetched.lost else _absent(batch),
         replan_at=engine.clock.now() + _pause_before_resend(batch),
         text_=f"collected {read.lines} lines{_extras(read)}",
     )
@@ -73,54 +63,87 @@ def _absent(batch: Batch) -> tuple[str, str]:
 def take_late(engine: Engine, batch: Batch) -> None:
     """A closed batch has a submission that was found late and has ended: rows without an answer get theirs."""
     job, adapter = engine.store.jobs.get(batch.job_id), engine.adapter(batch.profile)
-    rows = frozenset(engine.store.rows.of_batch(batch))
+    rows, wanted = frozenset(engine.store.rows.of_batch(batch)), frozenset(engine.store.rows.unanswered(batch))
     for submission in batch.live:
         if submission.ended_at is None:
             continue
-        try:
-            names = _fetch_all(engine, job, adapter, submission)
-        except AdapterError as error:
-            engine.note(f"late results of {submission.tag} could not be fetched: {error.message}")
-            engine.store.batches.touch(batch.id, next_poll_at=engine.clock.now() + backoff(0))
-            continue
-        _stage(engine, job, batch, adapter, names, rows)
+        fetched = _fetch(engine, job, batch, adapter, [submission])
+        if fetched is None:
+            return
+        _stage(engine, job, batch, adapter, fetched.names, rows, wanted)
         engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
 
 
-def _fetch_all(engine: Engine, job: Job, adapter: BatchAdapter, submission: Submission) -> list[str]:
-    """Every result file of a submission, whole, in the spool; those already there are not fetched again."""
-    names = []
-    for index, handle in enumerate(submission.files):
-        name = f"{job.spool}/results/{submission.tag}-{index}"
-        if not engine.spool.exists(name):
-            with engine.spool.writer(name) as writer:
-                for chunk in adapter.fetch(handle):
-                    writer.write(chunk)
-        names.append(name)
-    return names
+@dataclass(slots=True)
+class _Fetched:
+    """Result files in the spool; `lost` where one that was named is not there at the provider."""
+
+    names: list[str] = field(default_factory=list)
+    lost: bool = False
 
 
-def _short(engine: Engine, batch: Batch, adapter: BatchAdapter, names: list[str], *, gone: bool) -> bool:
-    """True where the files hold fewer lines than the counts promise, and there is patience left to fetch them anew."""
-    promised = max((s.counted or 0 for s in batch.live), default=0)
+def _fetch(
+    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, submissions: Sequence[Submission]
+) -> _Fetched | None:
+    """Every result file of these submissions, whole, in the spool; None where they have to be asked for again later.
+
+    Files already there are not fetched again.
+    """
+    fetched = _Fetched()
+    try:
+        for submission in submissions:
+            for index, handle in enumerate(submission.files):
+                name = f"{job.spool}/results/{submission.tag}-{index}"
+                try:
+                    _fetch_one(engine, adapter, handle, name)
+                except RemoteGone as error:
+                    fetched.lost = True
+                    engine.note(f"batch {batch.ordinal}: a result file is not there: {error.message}")
+                else:
+                    fetched.names.append(name)
+        return None if _incomplete(engine, batch, adapter, submissions, fetched) else fetched
+    except (AdapterError, SpoolError) as error:
+        _later(engine, batch, f"results could not be fetched: {error}")
+        return None
+
+
+def _fetch_one(engine: Engine, adapter: BatchAdapter, handle: str, name: str) -> None:
+    if not engine.spool.exists(name):
+        with engine.spool.writer(name) as writer:
+            for chunk in adapter.fetch(handle):
+                writer.write(chunk)
+
+
+def _incomplete(
+    engine: Engine, batch: Batch, adapter: BatchAdapter, submissions: Sequence[Submission], fetched: _Fetched
+) -> bool:
+    """True where a file is lost or torn, or the files are too short, and there is patience left to ask anew.
+
+    Too short is fewer lines than the counts promise, or than there are rows: of two files, one may be named late.
+    """
+    promised = max([batch.requests if fetched.names else 0, *(s.counted or 0 for s in submissions)])
     lines, torn = 0, False
-    for name in names:
+    for name in fetched.names:
         with engine.spool.reader(name) as reader:
             lines += reader.line_count
             torn = torn or not (reader.complete or _parses(adapter, reader))
-    if gone or (lines >= promised and not torn):
+    if lines >= promised and not torn and not fetched.lost:
         return False
+    what = f"its result files hold {lines} lines of {promised}{' and end mid-line' if torn else ''}"
     now = engine.clock.now()
-    for submission in batch.live:
-        since = submission.short_since or now
+    since = min((s.short_since for s in submissions if s.short_since is not None), default=now)
+    for submission in submissions:
         if submission.short_since is None:
-            event = f"its result files hold {lines} lines of {promised}{' and end mid-line' if torn else ''}"
-            engine.store.batches.note_submission(submission, now=now, event=event, short_since=now)
-        if now - since >= SHORT_PATIENCE_S:
-            return False
-    for name in names:
+            engine.store.batches.note_submission(submission, now=now, event=what, short_since=since)
+    over = now - since >= SHORT_PATIENCE_S
+    if over and not fetched.lost:
+        return False
+    sure = look_again(engine, batch, submissions)
+    if over and sure:
+        return False
+    for name in fetched.names:
         engine.spool.delete(name)
-    _later(engine, batch, f"the result files hold {lines} lines of {promised}: fetching them again")
+    _later(engine, batch, f"{what}: fetching them again")
     return True
 
 
@@ -146,12 +169,19 @@ def _later(engine: Engine, batch: Batch, note: str) -> None:
 
 
 def _stage(
-    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, names: list[str], rows: frozenset[int]
+    engine: Engine,
+    job: Job,
+    batch: Batch,
+    adapter: BatchAdapter,
+    names: list[str],
+    rows: frozenset[int],
+    wanted: frozenset[int],
 ) -> _Read:
-    """Write every line's result down; what names no row of the batch is kept in a file of its own, for people."""
+    """Write the wanted rows' results down; what names no row of the batch is kept in a file of its own, for people."""
     read, name = _Read(), f"{job.spool}/quarantine/{batch.id}"
     with engine.spool.writer(name) as quarantine:
-        engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, read, quarantine))
+        results = _results(engine, job, batch, adapter, names, rows, read, quarantine)
+        engine.store.outcomes.stage(batch, (result for result in results if result.row in wanted))
     if read.quarantined:
         engine.note(f"batch {batch.ordinal}: {read.quarantined} result lines name no row; kept in the spool: {name}")
     else:

@@ -96,7 +96,7 @@ _CEILINGS = {
 
 def draw(random: Random, start: float) -> Faults:
     """Trouble for one run: each kind is there in two runs of five, at a strength of its own; one run in ten has none."""
-    found = Faults(heal_at=start + random.uniform(6, 40) * HOUR)
+    found = Faults(heal_at=start + random.uniform(4, 12) * HOUR)
     if random.random() < 0.1:
         return found
     for each in fields(Faults):
@@ -107,9 +107,9 @@ def draw(random: Random, start: float) -> Faults:
         found.queue_room = random.randint(4, 12)
     kinds: tuple[SpellKind, ...] = ("storm", "auth", "billing", "rotated")
     found.spells = tuple(
-        Spell(kind, begin, begin + random.uniform(5 * MINUTE, 3 * HOUR))
+        Spell(kind, begin, begin + random.uniform(5 * MINUTE, 2 * HOUR))
         for kind in kinds
         if random.random() < 0.3
-        for begin in [start + random.uniform(0, 12 * HOUR)]
+        for begin in [start + random.uniform(0, 6 * HOUR)]
     )
     return found

@@ -42,10 +42,10 @@ def run_seed(worlds: Worlds, seed: int) -> World:
         name="model",
         models={"m": "model-1"},
         window_s=random.choice([2 * HOUR, DAY]),
-        poll_interval_s=random.choice([60.0, 300.0]),
+        poll_interval_s=random.choice([120.0, 600.0]),
         concurrent_uploads=1,
     )
-    world = worlds.make(seed, faults, profile=profile, run_s=random.choice([600.0, 5 * HOUR]))
+    world = worlds.make(seed, faults, profile=profile, run_s=random.choice([600.0, 2 * HOUR]))
     _submit(world, random, habits)
     _live(world, random, habits)
     found = invariants.thorough(world)
@@ -61,7 +61,7 @@ def _habits(random: Random) -> Habits:
     return Habits(
         kills=random.choice([0.0, 0.1, 0.5]),
         stops=random.random() < 0.2,
-        cron_s=random.choice([None, 300.0, 1_800.0]),
+        cron_s=random.choice([None, 900.0, 1_800.0]),
         cancels=at(0.15),
         pauses=at(0.15),
         retries=random.choice([0, 0, 1, 2]),
@@ -72,7 +72,7 @@ def _submit(world: World, random: Random, habits: Habits) -> None:
     """One or two jobs are taken in; a submit that is killed is typed again."""
     for name in ("a", "b")[: random.choice([1, 1, 2])]:
         rows = random.randint(1, 24)
-        most, attempts = random.randint(1, 10), random.randint(1, 3)
+        most, attempts = random.randint(1, world.faults.queue_room or 10), random.randint(1, 3)
         for _ in range(20):
             dies = random.randint(1, 25) if random.random() < habits.kills else None
             world.process = Process(world, dies)
@@ -107,7 +107,7 @@ def _live(world: World, random: Random, habits: Habits) -> None:
             retries = 0
             if not world.store.batches.load(open_at=world.clock.now()):
                 return
-            world.clock.sleep(2 * HOUR)  # only watched from here on
+            world.clock.sleep(6 * HOUR)  # only watched from here on
             continue
         if habits.cron_s is not None:
             world.clock.sleep(habits.cron_s)

@@ -304,8 +304,9 @@ class Remote:
             batch.file_delays = (FOREVER, FOREVER)
         for name in ("output", "error"):
             if random.random() < f.bad_file:
-                # a file that ends early at a line end shows only where the counts are true
-                kinds: list[BadFetch] = ["cut", "torn", "gone"] + (["short"] if batch.counts == "honest" else [])
+                # a file that ends early at a line end shows only where the counts are true and no line is there twice
+                plain = batch.counts == "honest" and not batch.duplicated and not batch.noise
+                kinds: list[BadFetch] = ["cut", "torn", "gone"] + (["short"] if plain else [])
                 batch.bad_fetches[name] = [random.choice(kinds) for _ in range(random.randint(1, 2))]
             if random.random() < f.file_gone:
                 batch.gone_files += (name,)
