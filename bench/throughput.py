@@ -13,7 +13,7 @@ from typing import Any
 from bench.figures import Figure
 
 HERE = Path(__file__).parent
-ROWS, QUICK_ROWS = 200_000, 20_000
+ROWS = 200_000  # fewer would measure the imports
 RUNS = 3
 MOST_OF_FLOOR = 4.0
 MOST_RSS_MB = 200.0
@@ -21,13 +21,12 @@ MOST_RSS_MB = 200.0
 
 def measure(*, quick: bool) -> list[Figure]:
     """CPU seconds of both halves as ratios to the floor's (medians of interleaved runs), and the larger peak RSS."""
-    rows = QUICK_ROWS if quick else ROWS
     with tempfile.TemporaryDirectory(prefix="batchctl-bench-") as folder:
         work = Path(folder)
         source = work / "rows.jsonl"
-        _run("gen_rows.py", str(rows), str(source))
+        _run("gen_rows.py", str(ROWS), str(source))
         runs = [_once(source, work / str(number)) for number in range(1 if quick else RUNS)]
-    named = f"{rows // 1000}k rows"
+    named = f"{ROWS // 1000}k rows"
     peak = max(half["rss_mb"] for run in runs for half in (run["build"], run["merge"]))
     return [
         *(

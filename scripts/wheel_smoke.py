@@ -24,7 +24,8 @@ COMMANDS = [["--version"], ["--help"], ["demo", "--rehearsal"]]
 def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     """Its standard output; a failure ends the script with what it printed."""
     words = [str(word) for word in argv]
-    done = subprocess.run(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    quiet = subprocess.DEVNULL
+    done = subprocess.run(words, cwd=cwd, env=env, stdin=quiet, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

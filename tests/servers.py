@@ -162,6 +162,5 @@ def rehearsal(
     ledger_field, max_file_bytes, max_requests).
     """
     served = ServeOptions(speed=speed, seed=seed, faults={"faults": list(faults)}, **options)
-    with (_thread if in_process else _child)(served) as server:
-        with closing(server):
-            yield server
+    with (_thread if in_process else _child)(served) as server, closing(server):
+        yield server

@@ -146,10 +146,10 @@ class _Maker:
 
     def _number(self, schema: Mapping[str, Any], *, whole: bool) -> int | float:
         """The smallest number in bounds, rounded up to a multiple."""
-        low = schema.get("minimum", -math.inf)
-        above = schema.get("exclusiveMinimum", -math.inf)
-        high = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
-        step = schema.get("multipleOf", 1 if whole else 0)
+        low: float = schema.get("minimum", -math.inf)
+        above: float = schema.get("exclusiveMinimum", -math.inf)
+        high: float = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
+        step: float = schema.get("multipleOf", 1 if whole else 0)
         begin = max(low, above)
         if begin == -math.inf:
             begin = 0 if high > 0 else high - (step or 1)

@@ -104,9 +104,9 @@ class Fault(BaseModel):
     kind: Kind
     op: Op = Op.ANY
     nth: int | tuple[int, ...] | None = None
-    every: int | None = Field(None, ge=1)
-    probability: float | None = Field(None, ge=0, le=1)
-    times: int | None = Field(None, ge=1)
+    every: int | None = Field(default=None, ge=1)
+    probability: float | None = Field(default=None, ge=0, le=1)
+    times: int | None = Field(default=None, ge=1)
     match: str | None = None
     batch_id: str | None = None
 
@@ -117,9 +117,9 @@ class Fault(BaseModel):
     param: str | None = None
     retry_after: float | None = None
     body: Literal["json", "html", "empty"] = "json"
-    seconds: float = Field(0, ge=0)
-    wall_s: float = Field(0, ge=0)
-    share: float = Field(0.1, ge=0, le=1)
+    seconds: float = Field(default=0, ge=0)
+    wall_s: float = Field(default=0, ge=0)
+    share: float = Field(default=0.1, ge=0, le=1)
     raw_status: str = "paused_by_admin"
     form: Literal["bad_json", "bad_utf8", "no_custom_id", "not_object", "mixed"] = "mixed"
     extra: bool = False

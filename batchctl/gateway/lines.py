@@ -16,9 +16,10 @@ import orjson
 
 @dataclass(slots=True)
 class Report:
-    """What validation found. `keys` are (line, ledger key) of the lines up to the first bad one."""
+    """What validation found: `total` lines before the first bad one, `keys` their (line, ledger key)."""
 
     keys: list[tuple[int, str]] = field(default_factory=list)
+    total: int = 0
     model: str | None = None
     tokens: int = 0
     error: dict[str, Any] | None = None
@@ -137,6 +138,7 @@ def validate(
             report.keys.append((number, ledger_key(request, ledger_field)))
             report.tokens += prompt_tokens(request["body"])
     report.model = validator.model
+    report.total = len(report.keys)
     if report.error is None and not report.keys:
         report.error = batch_error("invalid_request", "The batch's input file holds no requests.")
     return report

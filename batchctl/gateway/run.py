@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -24,11 +25,13 @@ from batchctl.gateway.state import Batch
 
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 CANCELLED = ("batch_cancelled", "This request was not executed because the batch was cancelled.")
+_STATES = ("pending", "answered", "failed", "unanswered", "lost")
+"""What became of a row: not run yet, 2xx and delivered, another status, left out, 2xx and delivered in no file."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has come of the rows so far; `states` by position in the file."""
+    """What has come of the rows so far."""
 
     completed: int = 0
     failed: int = 0
@@ -70,24 +73,28 @@ class BatchRun:
         self._batch = batch
         self._executor = executor
         self._pool = pool
-        self._source = source.open("rb")
-        self._lines = [(number, offset) for number, offset, _ in request_lines(self._source)]
+        self._source = source
+        self._numbers, self._offsets = array("L"), array("Q")
+        with source.open("rb") as lines:
+            for number, offset, _ in request_lines(lines):
+                self._numbers.append(number)
+                self._offsets.append(offset)
         rng = random.Random(f"{seed}/run/{batch.seq}")
-        self._order = list(range(len(self._lines)))
+        self._order = array("L", range(self.total))
         rng.shuffle(self._order)
-        self._faults = RowFaults(batch, len(self._lines), rng)
+        self._faults = RowFaults(batch, self.total, rng)
         self.output, self.errors = parts / f"{batch.id}.output", parts / f"{batch.id}.errors"
         self.output.write_bytes(b"")
         self.errors.write_bytes(b"")
         self._pending: dict[Future[Reply], tuple[int, str]] = {}
         self._started = 0
         self._held: dict[Path, list[bytes]] = {self.output: [], self.errors: []}
-        self.states = ["pending"] * len(self._lines)
+        self._states = bytearray(self.total)
         self.tally = Tally()
 
     @property
     def total(self) -> int:
-        return len(self._lines)
+        return len(self._offsets)
 
     @property
     def done(self) -> int:
@@ -96,14 +103,17 @@ class BatchRun:
 
     def advance(self, upto: int, budget_s: float) -> None:
         """Run rows until `upto` of them are done, or for about `budget_s` wall seconds."""
+        if self.done >= upto:
+            return
         stop = time.monotonic() + budget_s
-        while self.done < upto and time.monotonic() < stop:
-            if self._pool is None:
-                position, custom_id, body = self._next()
-                self._record(position, custom_id, self._run(body))
-            else:
-                self._top_up(self._pool, upto)
-                self._harvest(max(0.0, stop - time.monotonic()))
+        with self._source.open("rb") as source:
+            while self.done < upto and time.monotonic() < stop:
+                if self._pool is None:
+                    position, custom_id, body = self._next(source)
+                    self._record(position, custom_id, self._run(body))
+                else:
+                    self._top_up(self._pool, source, upto)
+                    self._harvest(max(0.0, stop - time.monotonic()))
         self._flush()
 
     def finish_running(self) -> None:
@@ -119,24 +129,22 @@ class BatchRun:
 
     def leave(self, code: str, message: str) -> None:
         """Write an error line for every row that was not run."""
-        while self._started < self.total:
-            position, custom_id, _ = self._next()
-            self.states[position] = "unanswered"
-            self._write(self.errors, position, custom_id, response=None, error={"code": code, "message": message})
+        with self._source.open("rb") as source:
+            while self._started < self.total:
+                position, custom_id, _ = self._next(source)
+                self._states[position] = _STATES.index("unanswered")
+                self._write(self.errors, position, custom_id, response=None, error={"code": code, "message": message})
         self._flush()
 
-    def attempts(self) -> list[tuple[int, str]]:
+    def attempts(self) -> Iterator[tuple[int, str]]:
         """(line number, state) of all rows, for the ledger."""
-        return [(number, state) for (number, _), state in zip(self._lines, self.states, strict=True)]
+        return ((number, _STATES[state]) for number, state in zip(self._numbers, self._states, strict=True))
 
-    def close(self) -> None:
-        self._source.close()
-
-    def _next(self) -> tuple[int, str, dict[str, Any]]:
+    def _next(self, source: BinaryIO) -> tuple[int, str, dict[str, Any]]:
         position = self._order[self._started]
         self._started += 1
-        self._source.seek(self._lines[position][1])
-        request = orjson.loads(self._source.readline())
+        source.seek(self._offsets[position])
+        request = orjson.loads(source.readline())
         return position, request["custom_id"], request["body"]
 
     def _run(self, body: Mapping[str, Any]) -> Reply:
@@ -146,9 +154,9 @@ class BatchRun:
             message = f"{type(error).__name__}: {error}"
             return Reply(500, {"error": {"message": message, "type": "server_error", "param": None, "code": None}})
 
-    def _top_up(self, pool: Pool, upto: int) -> None:
+    def _top_up(self, pool: Pool, source: BinaryIO, upto: int) -> None:
         while len(self._pending) < 2 * self._executor.concurrency and self._started < upto:
-            position, custom_id, body = self._next()
+            position, custom_id, body = self._next(source)
             self._pending[pool.submit(self._run, body)] = (position, custom_id)
 
     def _harvest(self, timeout: float | None) -> None:
@@ -166,16 +174,21 @@ class BatchRun:
             self.tally.add_usage(body.get("usage") or {})
         else:
             self.tally.failed += 1
-        self.states[position] = "answered" if answered else "failed"
+        self._states[position] = _STATES.index("answered" if answered else "failed")
         if self._faults.at(Kind.MISSING_ROWS, position):
-            self.states[position] = "lost" if answered else "failed"
+            self._lose(position)
             return
         target = self.output if answered or (struck is not None and struck.in_output) else self.errors
         response = {"status_code": status, "request_id": f"req_{self._id(position)}", "body": body}
         self._write(target, position, custom_id, response=response, error=None)
 
+    def _lose(self, position: int) -> None:
+        """Note that a row's answer stands readable in neither file."""
+        if self._states[position] == _STATES.index("answered"):
+            self._states[position] = _STATES.index("lost")
+
     def _id(self, position: int) -> str:
-        return f"{self._batch.id[6:]}{self._lines[position][0]:08x}"
+        return f"{self._batch.id[6:]}{self._numbers[position]:08x}"
 
     def _write(
         self, target: Path, position: int, custom_id: str, *, response: dict[str, Any] | None, error: Any
@@ -187,7 +200,7 @@ class BatchRun:
         if malformed is not None:
             held.append(_malformed(malformed.form, position, fields))
             if not malformed.extra:
-                self.states[position] = "lost" if self.states[position] == "answered" else self.states[position]
+                self._lose(position)
                 return
         held.append(line)
         if self._faults.at(Kind.DUPLICATE_ROWS, position):

@@ -7,6 +7,7 @@ modelled duration, what is done by a moment follows from that moment alone and n
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -91,17 +92,19 @@ class Runner(threading.Thread):
                     self._changed.wait(pause)
 
     def _pass(self) -> float:
-        """Move every open batch; returns the wall seconds until the next one is due."""
-        pause = _IDLE_S
+        """Move every open batch; returns the wall seconds until the next one is due.
+
+        All of a pass happens at one moment, so that batches pass validation in the order of their creation even
+        where the clock jumps.
+        """
+        now = self._clock.now()
+        following = math.inf
         for batch in self._state.open_batches():
             if self._stopping:
                 break
-            pause = min(pause, self._clock.wall(self._moves[batch.status](self, batch)))
-        return max(pause, _MIN_S)
-
-    def _until(self, moment: float) -> float:
-        """Server seconds from now to `moment`."""
-        return max(0.0, moment - self._clock.now())
+            following = min(following, self._moves[batch.status](self, batch, now))
+        pause = self._clock.wall(max(0.0, following - self._clock.now()))
+        return min(max(pause, _MIN_S), _IDLE_S)
 
     def _timing(self, batch: Batch) -> Timing:
         plain = self._options.timing
@@ -120,17 +123,19 @@ class Runner(threading.Thread):
             cancelling_s=vary(plain.cancelling_s),
         )
 
+    # Each move below returns the moment of the batch's next one; `now` where there is more to do at once.
+
     # validating
 
-    def _validating(self, batch: Batch) -> float:
-        now = self._clock.now()
+    def _validating(self, batch: Batch, now: float) -> float:
         report = self._reports.get(batch.id)
         if report is None:
             report = self._reports[batch.id] = self._validate(batch, now)
             self._state.add_attempts(batch.seq, report.keys)
+            report.keys = []  # many batches may wait here, each with tens of thousands of rows
         due = batch.created_at + self._timing(batch).validation_s
-        if self._clock.now() < due:
-            return self._until(due)
+        if now < due:
+            return due
         error = report.error or self._refusal(batch, report, due)
         del self._reports[batch.id]
         if error is not None:
@@ -145,10 +150,10 @@ class Runner(threading.Thread):
                 status="in_progress",
                 in_progress_at=due,
                 model=report.model,
-                total=len(report.keys),
+                total=report.total,
                 tokens=report.tokens,
             )
-        return 0
+        return now
 
     def _validate(self, batch: Batch, now: float) -> Report:
         stored = self._state.file(batch.input_file_id, batch.project, now)
@@ -209,11 +214,12 @@ class Runner(threading.Thread):
             return 0
         return most if row_s == 0 else min(most, int(passed / row_s + 1e-9))
 
-    def _in_progress(self, batch: Batch) -> float:
+    def _in_progress(self, batch: Batch, now: float) -> float:
+        expires = math.inf if batch.fault(Kind.OVERDUE) else batch.expires_at
+        if now < min(self._start(batch), expires):
+            return min(self._start(batch), expires)
         run = self._run_of(batch)
-        now = self._clock.now()
-        expires = float("inf") if batch.fault(Kind.OVERDUE) else batch.expires_at
-        timing = self._timing(batch)
+        row_s = self._timing(batch).row_s
         due = self._due(batch, run, min(now, expires))
         before = run.done
         run.advance(due, _STEP_S)
@@ -226,55 +232,55 @@ class Runner(threading.Thread):
                 usage=run.tally.usage,
             )
         if run.done == run.total:
-            ended = self._start(batch) + run.total * timing.row_s if timing.row_s else self._clock.now()
+            ended = self._start(batch) + run.total * row_s if row_s else self._clock.now()
             self._state.update_batch(batch.id, expect=["in_progress"], status="finalizing", finalizing_at=ended)
-            return 0
-        if now >= expires and (timing.row_s == 0 or run.done >= due):
+            return now
+        if now >= expires and (row_s == 0 or run.done >= due):
             run.finish_running()
             run.leave(*EXPIRED)
             self._end(batch, run, "in_progress", "expired", "expired_at", expires)
-            return 0
+            return now
         if run.done < due:
-            return 0
-        return min(self._until(expires), max(self._until(self._start(batch)), _PROGRESS_S * self._clock.speed))
+            return now
+        return min(expires, now + _PROGRESS_S * self._clock.speed)
 
-    def _finalizing(self, batch: Batch) -> float:
+    def _finalizing(self, batch: Batch, now: float) -> float:
         due = (batch.finalizing_at or batch.created_at) + self._timing(batch).finalizing_s
-        if self._clock.now() < due:
-            return self._until(due)
+        if now < due:
+            return due
         run = self._run_of(batch)
         while run.done < run.total:  # only after a restart is there anything left to run
             run.advance(run.total, _STEP_S)
         self._end(batch, run, "finalizing", "completed", "completed_at", due)
-        return 0
+        return now
 
     # cancelling
 
-    def _cancelling(self, batch: Batch) -> float:
+    def _cancelling(self, batch: Batch, now: float) -> float:
         """Rows keep finishing during the first half of the time that a cancel takes."""
         asked = batch.cancelling_at or batch.created_at
         timing = self._timing(batch)
         due = asked + timing.cancelling_s
         if batch.in_progress_at is None:
+            if now < due:
+                return due
             self._reports.pop(batch.id, None)
-            if self._clock.now() < due:
-                return self._until(due)
             self._state.update_batch(batch.id, expect=["cancelling"], status="cancelled", cancelled_at=due)
-            return 0
+            self._state.drop_bytes(batch.input_file_id)
+            return now
         run = self._run_of(batch)
         last = min(asked + timing.cancelling_s / 2, batch.expires_at)
-        now = self._clock.now()
         if timing.row_s or now < last:
             rows = self._due(batch, run, min(now, last))
             run.advance(rows, _STEP_S)
             if run.done < rows:
-                return 0
+                return now
         if now < due:
-            return min(self._until(due), _PROGRESS_S * self._clock.speed)
+            return min(due, now + _PROGRESS_S * self._clock.speed)
         run.finish_running()
         run.leave(*CANCELLED)
         self._end(batch, run, "cancelling", "cancelled", "cancelled_at", due)
-        return 0
+        return now
 
     # the end
 
@@ -305,7 +311,6 @@ class Runner(threading.Thread):
             if gone is not None and gone.file in (name, "both"):
                 self._state.expire_file(stored.id, moment + gone.seconds)
         self._state.end_attempts(batch.seq, run.attempts())
-        run.close()
         del self._runs[batch.id]
         self._state.update_batch(
             batch.id,
@@ -320,7 +325,7 @@ class Runner(threading.Thread):
         )
         self._state.drop_bytes(batch.input_file_id)
 
-    _moves: Final[dict[str, Callable[[Runner, Batch], float]]] = {
+    _moves: Final[dict[str, Callable[[Runner, Batch, float], float]]] = {
         "validating": _validating,
         "in_progress": _in_progress,
         "finalizing": _finalizing,

@@ -65,7 +65,8 @@ def _listen(options: ServeOptions) -> socket.socket:
             hint="use --host 127.0.0.1",
         )
     family = socket.AF_INET6 if options.host == "::1" else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named because asyncio sets TCP_NODELAY only where it is: 40 ms a request otherwise.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((options.host, options.port))

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from filelock import FileLock, Timeout
 
+from batchctl.errors import UsageError
 from batchctl.gateway.faults import Fault, Kind
 
 TERMINAL: Final = frozenset({"failed", "completed", "expired", "cancelled"})
@@ -123,7 +125,7 @@ def _batch(row: Sequence[Any]) -> Batch:
 
 
 class State:
-    """Files, batches and attempts, kept under `directory`."""
+    """Files, batches and attempts, kept under `directory`, which one server at a time owns (else UsageError)."""
 
     def __init__(self, directory: Path, *, durable: bool) -> None:
         self.directory = directory
@@ -131,6 +133,12 @@ class State:
         self.parts_dir = directory / "parts"
         for folder in (self.files_dir, self.parts_dir):
             folder.mkdir(parents=True, exist_ok=True)
+        self._owned = FileLock(directory / "lock", timeout=0)
+        try:
+            self._owned.acquire()
+        except Timeout:
+            hint = "stop it, or use another --state"
+            raise UsageError(f"another server keeps its state in {directory}", hint=hint) from None
         for leftover in self.parts_dir.iterdir():
             leftover.unlink()
         self.database = directory / "rehearsal.sqlite3"
@@ -143,6 +151,7 @@ class State:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+        self._owned.release()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ class _Receiver:
 
     def __init__(self, target: BinaryIO, max_bytes: int) -> None:
         self.form = Form()
+        self.ended = False
         self._target, self._max_bytes = target, max_bytes
         self._header = b""
         self._value = b""
@@ -45,6 +46,7 @@ class _Receiver:
             "on_headers_finished": self._on_headers_finished,
             "on_part_data": self._on_data,
             "on_part_end": self._end,
+            "on_end": self._on_end,
         }
 
     def _begin(self) -> None:
@@ -81,6 +83,9 @@ class _Receiver:
         if self._name and self._name != "file":
             self.form.fields[self._name] = self._data.decode("utf-8", "replace")
 
+    def _on_end(self) -> None:
+        self.ended = True
+
 
 async def receive(chunks: AsyncIterator[bytes], content_type: str, target: Path, *, max_bytes: int) -> Form:
     """Read the whole request, writing its file to `target`; bytes beyond `max_bytes` are read and thrown away.
@@ -102,4 +107,6 @@ async def receive(chunks: AsyncIterator[bytes], content_type: str, target: Path,
             parser.finalize()
         except MultipartParseError as error:
             raise WireError(400, f"The upload could not be parsed: {error}") from error
+    if not receiver.ended:
+        raise WireError(400, "The upload ended before its last boundary.")
     return receiver.form

@@ -94,12 +94,13 @@ class Traffic:
     def on_response(self, response: httpx2.Response) -> None:
         request = response.request
         spec = operation(request.method, request.url.path)
-        if "json" not in response.headers.get("content-type", ""):
+        is_download = request.url.path.endswith("/content") and response.status_code == 200
+        if is_download or "json" not in response.headers.get("content-type", ""):
             return
         body = json.loads(response.read())
         if response.status_code >= 400:
             self._note(spec, f"error {response.status_code}", problems(_ERROR, body))
-        elif not request.url.path.endswith("/content"):
+        else:
             schema = spec["responses"]["200"]["content"]["application/json"]["schema"]
             self._note(spec, "response", problems(schema, _without_nulls(body)))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from openai import OpenAI
 from openai.types import Batch
 
-CHAT = "/v1/chat/completions"
+CHAT: Final = "/v1/chat/completions"
 
 
 def line(custom_id: str, text: str | None = None, *, url: str = CHAT, **body: Any) -> bytes:

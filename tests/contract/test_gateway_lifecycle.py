@@ -211,7 +211,10 @@ def test_case_36_the_enqueued_token_limit_fails_late_and_frees_again(traffic: Tr
         rehearsal(speed=1, timing=QUICK, in_process=True, queue_limits={"*": 25_000}) as server,
         traffic.client(server.base_url) as client,
     ):
-        held = [submit(client, b"".join(line(f"{shard}-{n}", f"{shard}-{n} {text}") for n in range(10))) for shard in range(3)]
+        held = [
+            submit(client, b"".join(line(f"{shard}-{n}", f"{shard}-{n} {text}") for n in range(10)))
+            for shard in range(3)
+        ]
         server.advance(QUICK.validation_s + 1)
         found = [client.batches.retrieve(batch.id) for batch in held]
         assert [batch.status for batch in found] == ["in_progress", "in_progress", "failed"]
