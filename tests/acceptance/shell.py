@@ -1,4 +1,4 @@
-"""The command line for tests: `main` in this process, or the real command as a child, in a folder and store of its own."""
+"""The command line for tests: `main` in this process, or the real command as a child, with a store of its own."""
 
 from __future__ import annotations
 
