@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import orjson
 
@@ -35,7 +35,7 @@ class JsonNumber(float):
 
     text: str
 
-    def __new__(cls, text: str) -> JsonNumber:
+    def __new__(cls, text: str) -> Self:
         number = super().__new__(cls, text)
         number.text = text
         return number

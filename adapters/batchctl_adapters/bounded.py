@@ -61,13 +61,14 @@ class BoundedCall:
         def target() -> None:
             try:
                 outcome.append(call())
-            except BaseException as err:  # noqa: BLE001 - handed to the caller's thread below
+            except BaseException as err:
                 failure.append(err)
             finally:
                 done.set()
 
-        threading.Thread(target=target, name="bounded-call", daemon=True).start()
+        thread = threading.Thread(target=target, name="bounded-call", daemon=True)
         try:
+            thread.start()
             finished = done.wait(limit_s)
         except BaseException:  # Ctrl-C: what was not begun must not begin afterwards
             self._give_up()

@@ -144,12 +144,13 @@ class OpenAIAdapter:
         call = BoundedCall()
         client = self._open()
         http = self._http(call.hook, reuse=False)
-        once = client.with_options(http_client=http, max_retries=0, timeout=self._timeout(read=limit))
+        # The total is what counts; a time-out of a single read is only there in case the thread is left behind.
+        once = client.with_options(http_client=http, max_retries=0, timeout=self._timeout(read=limit + _IO_S))
         try:
             raw = call.run(lambda: self._post_batch(once, upload_id, tag), limit)
         except OutOfTime as err:
             raise self._no_answer(call, str(err)) from None
-        except Exception as err:  # noqa: BLE001 - whatever it was, a byte may have left
+        except Exception as err:
             raise self._refused(call, err) from None
         finally:
             http.close()

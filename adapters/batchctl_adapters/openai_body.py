@@ -39,6 +39,7 @@ class BodyEncoder:
         url = orjson.dumps(profile.chat_endpoint)
         self._middle = b'","method":"POST","url":' + url + b',"body":'
         self._last: tuple[Request, bytes, bytes] | None = None
+        self._opening: tuple[list[dict[str, Any]], bytes] = ([], b"[")
 
     def body(self, request: Request) -> bytes:
         """The body as one line of JSON without a line end. Raises ValueError for what JSON cannot hold."""
@@ -48,7 +49,23 @@ class BodyEncoder:
         head, tail = last[1], last[2]
         if not tail:  # provider_params brought messages of their own
             return head
-        return head + _without_separators(_dumps(request.messages)) + tail
+        return head + self._messages(request) + tail
+
+    def _messages(self, request: Request) -> bytes:
+        """All messages; those before the last are the same objects in every row and encoded once."""
+        *opening, last = request.messages
+        known, encoded = self._opening
+        if len(known) != len(opening) or any(one is not other for one, other in zip(known, opening, strict=True)):
+            shaped = [self._shaped(message, request.output) for message in opening]
+            encoded = _without_separators(_dumps(shaped))[:-1] + (b"," if shaped else b"")
+            self._opening = (opening, encoded)
+        return encoded + _without_separators(_dumps(last)) + b"]"
+
+    def _shaped(self, message: dict[str, Any], output: Output) -> dict[str, Any]:
+        """A few-shot answer that is a bare label, in the shape that the answer is asked for."""
+        if not self._structured or message["role"] != "assistant" or message["content"] not in output.labels:
+            return message
+        return {**message, "content": _dumps({"label": message["content"]}).decode()}
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         """The batch line around `body`, `\\n` included. Raises ValueError for an id no provider takes."""

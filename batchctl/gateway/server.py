@@ -82,7 +82,8 @@ def _announce(listener: socket.socket, options: ServeOptions, describe: str) -> 
     """Say where the server listens: on stderr, and in the ready-file, which appears whole or not at all."""
     host = f"[{options.host}]" if ":" in options.host else options.host
     line = f"listening on http://{host}:{listener.getsockname()[1]}"
-    print(f"{line}\n{describe}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{line}\n{describe}\n")
+    sys.stderr.flush()
     if options.ready_file is not None:
         part = options.ready_file.with_name(options.ready_file.name + ".part")
         part.write_text(line + "\n", encoding="utf-8")

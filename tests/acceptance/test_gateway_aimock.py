@@ -122,6 +122,7 @@ def test_a_batch_is_answered_row_by_row(client: OpenAI, place: tuple[str, Step])
 def test_a_cancel_is_asynchronous(client: OpenAI, place: tuple[str, Step]) -> None:
     batch = submit(client, rows(2))
     assert client.batches.cancel(batch.id).status == "cancelling"
+    status: str = ""
     for _ in range(20):
         place[1]()
         if (status := client.batches.retrieve(batch.id).status) == "cancelled":

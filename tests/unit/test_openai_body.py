@@ -158,3 +158,19 @@ def test_what_json_cannot_hold_is_a_value_error() -> None:
         body(params={"seed": 2**70})
     with pytest.raises(ValueError, match="JSON"):
         body(messages=[{"role": "user", "content": "\ud800"}])
+
+
+def test_few_shot_labels_stand_in_the_shape_the_answer_is_asked_for() -> None:
+    shots = [{"role": "user", "content": "Fine."}, {"role": "assistant", "content": "positive"}]
+    output = Output("labels", labels=("positive", "negative"))
+
+    def contents(profile: Profile) -> list[list[str]]:
+        encoder = BodyEncoder(profile)
+        bodies = [encoder.body(Request("m", [*shots, {"role": "user", "content": text}], output)) for text in "ab"]
+        return [[message["content"] for message in json.loads(body)["messages"]] for body in bodies]
+
+    structured = Profile(name="p")
+    assert contents(structured) == [["Fine.", '{"label":"positive"}', text] for text in "ab"]
+    assert contents(structured.model_copy(update={"structured_output": False})) == [
+        ["Fine.", "positive", text] for text in "ab"
+    ]

@@ -25,7 +25,7 @@ VALUE = st.recursive(
     max_leaves=6,
 )
 ADDED = ["+answer", "+outcome"]
-OURS = st.fixed_dictionaries({name: VALUE for name in ADDED})
+OURS = st.fixed_dictionaries(dict.fromkeys(ADDED, VALUE))
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from batchctl_store.spool import FRAME_BYTES, Spool, SpoolError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from batchctl_store.spool import FRAME_BYTES, Spool, SpoolError
 
 LINES = [b"%07d " % number + os.urandom(40).hex().encode() for number in range(12_000)]  # several frames
 
