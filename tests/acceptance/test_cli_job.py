@@ -225,3 +225,14 @@ def test_logs_tell_every_move(shell: Shell) -> None:
         assert f"b1 {move}" in text
     events = shell.ok("logs", name, "--json").json["events"]
     assert len(events) == text.count("\n")
+
+
+def test_submit_tick_and_wait_as_json(shell: Shell) -> None:
+    write_rows(Path("rows.csv"), 3)
+    submitted = shell.ok("submit", "task.yaml", "rows.csv", "--provider", "rehearsal", "--no-tick", "--json").json
+    assert (submitted["job"]["job"], submitted["job"]["exit_code"]) == ("moods-1", 4)
+    ticked = shell.ok("tick", "--json").json
+    assert ticked["done"] == {"upload": 1, "submit": 1}
+    assert ticked["next_at"] is not None
+    assert shell.ok("wait", "--json").json["jobs"][0]["state"] == "finished"
+    assert shell.ok("tick", "--json").json["done"] == {}

@@ -218,3 +218,18 @@ def test_case_76_the_key_is_in_no_output_and_no_file(shell: Shell, monkeypatch: 
     stored = [path for path in Path(shell.environ["BATCHCTL_HOME"]).rglob("*") if path.is_file()]
     assert stored
     assert not any(key.encode() in path.read_bytes() for path in stored)
+
+
+def test_a_disk_that_is_full_while_results_come_in_loses_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.server.set_speed(1)
+    name = shell.submit()
+    shell.server.advance(5_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "writer", _no_space)
+        done = shell("tick")
+    assert done.code == 1
+    assert "the disk is full" in done.err
+    assert "Traceback" not in done.err
+    assert shell("wait", name).code == 0
+    assert shell.server.ledger()["answered_once"] == 6
+    assert shell.server.ledger()["requests_received"] == 6

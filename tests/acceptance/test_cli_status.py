@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -214,3 +216,18 @@ def test_an_offline_command_works_without_the_server(shell: Shell) -> None:
     gone = shell("tick")
     assert gone.code == 1
     assert "no rehearsal server answers" in gone.err
+
+
+@pytest.mark.parametrize("words", [("status",), ("status", "1"), ("jobs",), ("logs", "1")])
+def test_reading_commands_import_nothing_heavy(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.submit("--no-tick")
+    code = (
+        "import sys; from batchctl.cli import main; assert main(sys.argv[1:]) == 0;"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, cwd=shell.folder
+    )
+    loaded = done.stdout.strip().split("\n")[-1]
+    heavy = ("sqlalchemy", "sqlmodel", "pydantic", "alembic", "openai", "rich", "jinja2", "orjson", "starlette")
+    assert not [name for name in heavy if f"'{name}'" in loaded]
