@@ -88,8 +88,7 @@ class AnswerColumns:
         else:
             found = value if isinstance(value, dict) else {}
             cells = {name: found.get(key) for key, name in self.answer.items()}
-        for key, name in self.account.items():
-            cells[name] = account.get(key)
+        cells.update(zip(self.account.values(), map(account.get, self.account), strict=True))
         return cells
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -122,16 +121,12 @@ class _Writer:
         assert self._out is not None
         try:
             if kind is None:
-                self._end()
                 self._out.commit()
         finally:
             self._out.discard()
 
     def _begin(self, file: BinaryIO) -> None:
         raise NotImplementedError
-
-    def _end(self) -> None:
-        """Write what is still held back."""
 
 
 class _JsonlWriter(_Writer):
@@ -141,38 +136,37 @@ class _JsonlWriter(_Writer):
     def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
         opened = raw[:-1].rstrip()  # without its closing brace
         comma = b"" if opened == b"{" else b","
-        line = b"%b%b%b\n" % (opened, comma, to_json(extra)[1:]) if extra else raw + b"\n"
-        for character, escape in _LINE_END_LIKE.items():
-            if character in line:
+        line = opened + comma + to_json(extra)[1:] + b"\n" if extra else raw + b"\n"
+        if not line.isascii():
+            for character, escape in _LINE_END_LIKE.items():
                 line = line.replace(character, escape)
         self._write(line)
 
 
 class _CsvWriter(_Writer):
     def _begin(self, file: BinaryIO) -> None:
-        # A lone surrogate in an answer must not lose the row.
-        self._text = io.TextIOWrapper(
-            file, encoding="utf-8", errors="backslashreplace", newline="", write_through=False
-        )
-        self._rows = csv.writer(self._text, lineterminator="\n")
-        self._quoted = csv.writer(self._text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        self._put(self._columns)
+        self._rows = csv.writer(_LineFeeds(file), lineterminator="\r\n")
+        self._rows.writerow(self._columns)
 
     def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
         cells = {**parse_object(raw), **extra}
-        row = [cell if type(cell) is str else _cell(cell) for cell in map(cells.get, self._columns)]
-        self._put(row)
+        row = map(cells.get, self._columns)
+        self._rows.writerow([cell if type(cell) in _WRITTEN_AS_IS else _cell(cell) for cell in row])
 
-    def _put(self, row: list[str]) -> None:
-        # The csv module (before 3.13) quotes a carriage return only where it is in the line end.
-        (self._quoted if "\r" in "".join(row) else self._rows).writerow(row)
 
-    def _end(self) -> None:
-        self._text.flush()
-        self._text.detach()
+class _LineFeeds:
+    """Takes the csv module's lines, which end in CR LF: only then does it quote a carriage return (before 3.13)."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._write = file.write
+
+    def write(self, line: str) -> None:
+        # A lone surrogate in an answer must not lose the row.
+        self._write(line[:-2].encode("utf-8", "backslashreplace") + b"\n")
+
+
+_WRITTEN_AS_IS = frozenset({str, int, type(None)})
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
     return value if isinstance(value, str) else to_json(value).decode()
