@@ -27,7 +27,7 @@ make_venv = $(PYTHON) -m venv --clear $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 endif
 
-.PHONY: help demo test acceptance check gates lint types imports wheel bench lock aimock clean
+.PHONY: help demo test acceptance check gates lint types imports wheel docs bench lock aimock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -58,6 +58,9 @@ imports: $(VENV)/.dev ## the contracts between packages
 
 wheel: $(VENV)/.dev ## build sdist and wheel, install it alone, run it
 	@$(BIN)/python scripts/wheel_smoke.py
+
+docs: $(VENV)/.dev ## docs/cli.md, from the commands themselves
+	@$(BIN)/python -m batchctl.cli.reference > docs/cli.md
 
 bench: $(VENV)/.dev ## cost beside its floors (ARGS='--quick --check')
 	@$(BIN)/python -m bench.run $(ARGS)

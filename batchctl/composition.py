@@ -43,12 +43,21 @@ def open_engine(settings: Settings | None = None, *, profile: str | None = None,
 
     clock = stored_clock(store.setting(CLOCK)) if offline else _clock(store, profile_of, profile)
 
+    opened: list[BatchAdapter] = []
+
     @cache
     def adapter_of(name: str) -> BatchAdapter:
-        return Waiting(_adapter(settings, profile_of(name)), sleep=clock.sleep)
+        opened.append(Waiting(_adapter(settings, profile_of(name)), sleep=clock.sleep))
+        return opened[-1]
 
     return Engine(
-        store=store, spool=Spool(home / "spool"), clock=clock, home=home, profile=profile_of, adapter=adapter_of
+        store=store,
+        spool=Spool(home / "spool"),
+        clock=clock,
+        home=home,
+        profile=profile_of,
+        adapter=adapter_of,
+        opened=opened,
     )
 
 

@@ -141,7 +141,7 @@ def _run(settings: Settings, folder: Path, *, rehearsal: bool, quiet: bool) -> t
         result = folder / "result.csv"
         return result, write_results(engine, engine.store.jobs.get(job.id), result)
     finally:
-        engine.store.close()
+        engine.close()
 
 
 def _show(result: Path, accounting: Accounting, executor: str, *, rehearsal: bool) -> None:

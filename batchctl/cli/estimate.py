@@ -9,19 +9,18 @@ import click
 
 from batchctl.cli import output
 from batchctl.cli.base import command, json_option
+from batchctl.cli.targets import format_option, provider_of, target
 from batchctl.errors import UsageError
 
 if TYPE_CHECKING:
     from batchctl.inputs import Format
-
-FORMATS = ("csv", "jsonl")
 
 
 @command("estimate")
 @click.argument("task", type=click.Path(path_type=Path))
 @click.argument("input", type=click.Path(path_type=Path))
 @click.option("--provider", metavar="PROFILE", help="Where it would go; default: `provider` in batchctl.toml.")
-@click.option("--format", "input_format", type=click.Choice(FORMATS), help="Of INPUT; default: what its name ends in.")
+@format_option
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @json_option
@@ -39,8 +38,6 @@ def estimate(
     Bytes are measured on the lines as they would be sent. Tokens are estimated from characters, rather too many than
     too few; output tokens are at most max_output_tokens a row, where the task sets it.
     """
-    from batchctl.cli.submit import provider_of
-    from batchctl.cli.validate import target_of
     from batchctl.config import load_settings
     from batchctl.engine.preview import preview
     from batchctl.engine.tokens import STATED
@@ -48,13 +45,9 @@ def estimate(
 
     settings = load_settings()
     asked = load_task(task)
-    target = target_of(
-        settings,
-        provider_of(provider, settings.provider),
-        max_requests=max_batch_requests,
-        max_bytes=max_batch_bytes,
-    )
-    found = preview(asked, input, input_format=input_format, target=target, most_problems=3)
+    chosen = provider_of(provider, settings)
+    with target(settings, chosen, max_requests=max_batch_requests, max_bytes=max_batch_bytes) as aim:
+        found = preview(asked, input, input_format=input_format, target=aim, most_problems=3)
     if found.problems:
         raise UsageError("\n".join(found.problems), hint=f"batchctl validate {task} {input} lists every problem")
     requests, size = sum(count for count, _ in found.batches), sum(size for _, size in found.batches)
@@ -63,7 +56,7 @@ def estimate(
         output.emit(
             "estimate",
             {
-                "provider": target.profile.name,
+                "provider": chosen,
                 "rows": found.rows,
                 "requests": requests,
                 "batches": len(found.batches),

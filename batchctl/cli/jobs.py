@@ -33,8 +33,9 @@ def jobs(as_json: bool) -> None:
         )
         for job in rows
     ]
+    header = ("NO", "JOB", "STATE", "ROWS", "CREATED", "INPUT -> OUTPUT")
     for line in output.table(
-        ("NO", "JOB", "STATE", "ROWS", "CREATED", "INPUT -> OUTPUT"), table, right=("NO", "ROWS"), room=output.width()
+        header, table, right=("NO", "ROWS"), shrink=("INPUT -> OUTPUT", "JOB"), room=output.width()
     ):
         output.data(line)
 

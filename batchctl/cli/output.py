@@ -46,15 +46,32 @@ def cut(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: max(0, room - 1)]}…"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), room: int) -> list[str]:
-    """Lines of a table at most `room` wide: the first column is shortened first, the last takes what is left."""
+def cut_path(path: str, room: int) -> str:
+    """A path in at most `room` characters: from here where that is shorter, its end where it is too long."""
+    here = os.path.relpath(path)
+    shown = here if not here.startswith("..") and len(here) < len(path) else path
+    return shown if len(shown) <= room else f"…{shown[-(room - 1) :]}"
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    shrink: Sequence[str] = (),
+    room: int,
+) -> list[str]:
+    """Lines of a table at most `room` wide. Where that is too little the columns in `shrink` are cut, in that order.
+
+    `right` are aligned to the right; `shrink` is by default the last and the first.
+    """
     cells = [list(header), *(list(row) for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    gaps = 2 * (len(header) - 1)
-    over = sum(widths) + gaps - room
-    for column, least in ((len(header) - 1, 12), (0, 10), (len(header) - 1, 4)):
-        if over > 0:
-            spared = min(over, max(0, widths[column] - least))
+    over = sum(widths) + 2 * (len(header) - 1) - room
+    for least in (12, 4):
+        for name in shrink or (header[-1], header[0]):
+            column = header.index(name)
+            spared = min(max(0, over), max(0, widths[column] - least))
             widths[column] -= spared
             over -= spared
     lines = []

@@ -28,7 +28,7 @@ def opened(*, profile: str | None = None, offline: bool = False) -> Iterator[Eng
     try:
         yield engine
     finally:
-        engine.store.close()
+        engine.close()
 
 
 def named(engine: Engine, name: str) -> Job:

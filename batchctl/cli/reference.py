@@ -27,7 +27,7 @@ def reference() -> str:
     parts += [f"| {code} | {meaning} |" for code, meaning in EXITS.items()]
     parts += ["", "## Commands", ""]
     parts += [f"- [`{name}`](#batchctl-{name}): {line}" for name, (_, line) in COMMANDS.items()]
-    root = click.Context(cli, info_name="batchctl", max_content_width=100, terminal_width=100)
+    root = click.Context(cli, info_name="batchctl", help_option_names=["-h", "--help"])
     for name in COMMANDS:
         parts += ["", *_section(name, load(name), root)]
     return "\n".join(parts) + "\n"

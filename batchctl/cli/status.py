@@ -114,7 +114,7 @@ def _one(reading: Reading, job: Row, *, everything: bool, check: bool, as_json: 
     code = verdict.of_job(job, batches, account, now)
     reason = verdict.needs_person(job, batches, account) if job["state"] != "finished" else None
     following = {batch["id"]: words.batch_next(batch, job, account, now) for batch in batches}
-    hints = words.advice(job, reason)
+    hints = words.advice(job, reason, 1_000 if as_json else output.width() - 2)
     if as_json:
         output.emit(
             "status",
@@ -131,7 +131,7 @@ def _one(reading: Reading, job: Row, *, everything: bool, check: bool, as_json: 
             *_batch_lines(job, batches, following, now, shown=None if everything else SHOWN_BATCHES),
             *_outcome_lines(tally, shown=None if everything else SHOWN_REASONS),
             "next",
-            *(f"  {hint}" for hint in hints),
+            *(f"  {output.cut(hint, output.width() - 2)}" for hint in hints),
         ]:
             output.data(line)
     return code if check else 0
@@ -146,12 +146,13 @@ def _header(job: Row, now: float) -> list[str]:
         window = f", the provider's window ended {output.duration(-left)} ago: overdue"
     age = output.duration((job["finished_at"] or now) - job["created_at"])
     state = output.styled(job["state"], bold=True)
+    sent_to = f"{job['profile']}, model {job['model']}"
     return [
         f"{output.cut(job['name'], room - 20)}: {state}",
         f"  rows    {job['final_rows']:,} of {job['rows']:,} final: {job['succeeded_rows']:,} ok, {failed:,} failed",
-        output.cut(f"  input   {job['input_name']}", room),
-        output.cut(f"  output  {job['output_path'] or 'none named'}", room),
-        output.cut(f"  sent to {job['profile']}, model {job['model']}", room),
+        f"  input   {output.cut_path(job['input_name'], room - 10)}",
+        f"  output  {output.cut_path(job['output_path'], room - 10) if job['output_path'] else 'none named'}",
+        f"  sent to {output.cut(sent_to, room - 10)}",
         f"  {'took   ' if job['finished_at'] else 'age    '} {age}{window}",
     ]
 
@@ -176,7 +177,7 @@ def _batch_lines(
             "-" if batch["counted"] is None else f"{batch['counted']:,}",
             f"{batch['succeeded_rows']:,}",
             f"{batch['failed_rows']:,}",
-            output.duration(None if batch["sent_at"] is None else now - batch["sent_at"]),
+            output.duration(_age(batch, now)),
             output.duration(_left(batch, now)),
         )
         for batch in picked
@@ -190,8 +191,14 @@ def _batch_lines(
             told = ", ".join(part for part in (batch["remote_id"], following[batch["id"]]) if part)
             made.append(f"       {output.cut(told, output.width() - 7)}")
     if len(picked) < len(batches):
-        made.append(f"... and {len(batches) - len(picked)} more; `batchctl status {job['name']} --all` lists them")
+        made.append(f"... and {len(batches) - len(picked)} more; `batchctl status {words.typed(job)} --all` lists them")
     return made
+
+
+def _age(batch: Row, now: float) -> float | None:
+    """Since it was first sent; of a closed one, how long it took."""
+    end = batch["updated_at"] if batch["state"] in words.CLOSED else now
+    return None if batch["sent_at"] is None else end - batch["sent_at"]
 
 
 def _left(batch: Row, now: float) -> float | None:

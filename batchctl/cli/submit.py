@@ -9,19 +9,11 @@ import click
 
 from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, PAUSED, command, json_option, on_interrupt
+from batchctl.cli.targets import format_option, provider_of
 from batchctl.errors import UsageError
 
 if TYPE_CHECKING:
     from batchctl.inputs import Format
-
-FORMATS = ("csv", "jsonl")
-
-
-def provider_of(given: str | None, default: str | None) -> str:
-    """The profile to use. Raises UsageError where neither the command line nor batchctl.toml names one."""
-    if given or default:
-        return given or default or ""
-    raise UsageError("no provider is named", hint='add --provider PROFILE, or write provider = "..." in batchctl.toml')
 
 
 @command("submit", exits=(FAILED_ROWS, PAUSED))
@@ -33,7 +25,7 @@ def provider_of(given: str | None, default: str | None) -> str:
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
-@click.option("--format", "input_format", type=click.Choice(FORMATS), help="Of INPUT; default: what its name ends in.")
+@format_option
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @click.option(
@@ -71,7 +63,7 @@ def submit(
 
     on_interrupt("nothing was stored and nothing was sent")
     settings = load_settings()
-    chosen = provider_of(provider, settings.provider)
+    chosen = provider_of(provider, settings)
     asked = load_task(task)
     require_key(settings, find_profile(settings, chosen))
     if target is not None:

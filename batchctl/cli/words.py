@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchctl.cli import verdict
-from batchctl.cli.output import duration, iso
+from batchctl.cli.output import cut_path, duration, iso
 
 Row = Mapping[str, Any]
+LONGEST_TYPED = 24  # characters
 CLOSED = ("collected", "rejected", "canceled", "gone")
 
 
@@ -67,12 +68,19 @@ def job_next(job: Row, now: float) -> str:
     return f"{verb} in {duration(at - now)}" if at is not None and at > now else "tick"
 
 
-def advice(job: Row, reason: str | None) -> list[str]:
-    """What the user may type next. `reason` is why the job needs a person, if it does."""
-    name = job["name"]
+def typed(job: Row) -> str:
+    """A job as it is best typed: its name, its number where that is long."""
+    return job["name"] if len(job["name"]) <= LONGEST_TYPED else str(job["id"])
+
+
+def advice(job: Row, reason: str | None, room: int = 1_000) -> list[str]:
+    """What the user may type next, in at most `room` columns. `reason` is why the job needs a person, if it does."""
+    name = typed(job)
     failed = job["final_rows"] - job["succeeded_rows"]
     if job["state"] == "finished":
-        where = f"the result is in {job['output_path']}" if job["merged_at"] else f"batchctl results {name} -o FILE"
+        where = f"batchctl results {name} -o FILE"
+        if job["merged_at"]:
+            where = f"the result is in {cut_path(job['output_path'], room - 17)}"
         return [where, *([f"batchctl retry {name} sends failed rows again"] if failed else [])]
     if job["state"] == "merging" and job["merge_error"]:
         return [

@@ -35,6 +35,14 @@ class Engine:
     adapter: Callable[[str], BatchAdapter]
     owner: str = ""
     notes: list[str] = field(default_factory=list)
+    opened: list[BatchAdapter] = field(default_factory=list)  # adapters that were used, to be closed
+
+    def close(self) -> None:
+        """Give connections back, to providers and to the database."""
+        for adapter in self.opened:
+            adapter.close()
+        self.opened.clear()
+        self.store.close()
 
     @property
     def locks(self) -> Path:

@@ -87,8 +87,9 @@ class _Body(BaseModel):
 class LlamaCppExecutor:
     """Answers chat completions with the GGUF file `model_path`, one request at a time.
 
-    `threads` 0 means all processors this process may use. Raises UserError where `xllamacpp` is not installed or the
-    file cannot be loaded.
+    `threads` 0 leaves one processor to whoever sends the requests: llama.cpp's threads spin while they wait for each
+    other, so that on a busy machine one too many makes an answer take six times as long (2 processors, load 6).
+    Raises UserError where `xllamacpp` is not installed or the file cannot be loaded.
     """
 
     concurrency = 1  # on a few cores one sequence at a time is fastest (50 reviews: 8 s, four at once: 9 s)
@@ -101,7 +102,7 @@ class LlamaCppExecutor:
         if not model_path.is_file():
             raise UserError(f"{model_path}: no such model file", hint="name a GGUF file with --model")
         self._path = model_path
-        self._threads = threads or _processors()
+        self._threads = threads or max(1, _processors() - 1)
         self._fingerprint = f"xllamacpp-{xllamacpp.__version__}"
         self._to_grammar = xllamacpp.json_schema_to_grammar
         params = xllamacpp.CommonParams()
@@ -195,7 +196,8 @@ class LlamaCppExecutor:
     def describe(self) -> str:
         """The model's name, size and how it runs, as one line."""
         size = self._path.stat().st_size / 1e6
-        return f"{self._path.stem} ({size:.0f} MB), llama.cpp on the CPU, {self._threads} threads"
+        threads = "1 thread" if self._threads == 1 else f"{self._threads} threads"
+        return f"{self._path.stem} ({size:.0f} MB), llama.cpp on the CPU, {threads}"
 
     def close(self) -> None:
         """Free the model; closing twice is no error."""
