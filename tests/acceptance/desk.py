@@ -170,6 +170,8 @@ class Desk:
         self._count += 1
         args = [str(word) for word in words]
         out, err = (self.folder / "log" / f"{self._count:04d}.{kind}" for kind in ("out", "err"))
+        out.touch()  # a command may be killed before it can
+        err.touch()
         env = {**os.environ, "BATCHCTL_HOME": str(self.home), "NO_COLOR": "1", **self.env}
         return Command(" ".join(args), self.launch(args, cwd=self.folder, env=env, out=out, err=err), out, err)
 

@@ -6,7 +6,6 @@ import csv
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,5 +127,3 @@ def test_a_calm_night_answers_every_row_once(make_desk: MakeDesk, tmp_path: Path
     counted = desk.server.ledger()
     assert counted["requests_sent"] == counted["answered_once"] == 100 and counted["creates"] == BATCHES
 
-
-_ = Callable
