@@ -15,7 +15,7 @@ from batchctl_store import models
 from batchctl_store.batches import Batches, move
 from batchctl_store.database import Database
 from batchctl_store.jobs import JOB, add_event
-from batchctl_store.outcomes import RESULT_FIELDS, add_to_tally
+from batchctl_store.outcomes import RESULT_FIELDS, add_to_tally, recount
 from batchctl_store.records import (
     Batch,
     BatchState,
@@ -184,6 +184,18 @@ class Rows:
         add_to_tally(connection, job_id, batch_id, "canceled", "", count, None)
         return count
 
+    def _recount_of(self, connection: Connection, job_id: int, names: str) -> None:
+        """Tallies of the batches that had rows with these outcomes: some of them may stay, as canceled ones do."""
+        batches = connection.execute(
+            text(
+                "SELECT id, first_row, last_row FROM batch WHERE id IN "
+                f"(SELECT batch_id FROM tally WHERE job_id = :job AND batch_id <> 0 AND outcome IN ({names}))"
+            ),
+            {"job": job_id},
+        ).all()
+        for batch in batches:
+            recount(connection, job_id, batch.id, batch.first_row, batch.last_row)
+
     def retry(self, job: Job, outcomes: Collection[str], *, now: float) -> int:
         """failed -> pending for rows with these outcomes; the job is open again. Returns how many."""
         names = ", ".join(f"'{outcome}'" for outcome in sorted(outcomes))
@@ -196,10 +208,7 @@ class Rows:
                 {"job": job.id},
             ).rowcount
             if count:
-                connection.execute(
-                    text(f"DELETE FROM tally WHERE job_id = :job AND batch_id <> 0 AND outcome IN ({names})"),
-                    {"job": job.id},
-                )
+                self._recount_of(connection, job.id, names)
                 connection.execute(
                     update(JOB)
                     .where(JOB.c.id == job.id)
