@@ -167,7 +167,7 @@ def _order(decision: Decision) -> int:
 
 
 def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> Decision | None:
-    if job is None or (batch.not_before is not None and batch.not_before > now):
+    if job is None or job.ready_at is None or (batch.not_before is not None and batch.not_before > now):
         return None
     canceling = job.cancel_requested_at is not None
     match batch.state:
