@@ -14,6 +14,8 @@ from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submi
 SHORT_PATIENCE_S = 1_800.0
 """How long results may lag behind the counts that promise them (DESIGN 3)."""
 GONE_LOOKS = 3
+WATCHED_ONLY = CLOSED | {BatchState.PLANNED, BatchState.READY}
+"""States in which a batch is asked about only because a try of it that was proved absent may turn up."""
 MAX_POLL_S = 900.0
 
 
@@ -42,9 +44,10 @@ def poll(engine: Engine, profile: str, batches: Iterable[Batch]) -> None:
         if tag in watched:
             found_late(engine, remote, watched[tag])
     for batch in batches:
-        if batch.state in CLOSED and not batch.live:  # only watched for
+        fresh = engine.store.batches.get(batch.id)
+        if fresh.state in WATCHED_ONLY and not fresh.live:
             engine.store.batches.touch(batch.id, next_poll_at=now + MAX_POLL_S)
-        _settle(engine, engine.store.batches.get(batch.id))
+        _settle(engine, fresh)
 
 
 def _unreachable(engine: Engine, profile: str, batches: Iterable[Batch], error: AdapterError) -> None:

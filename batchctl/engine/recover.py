@@ -151,6 +151,7 @@ def _believe(engine: Engine, batch: Batch, submission: Submission, to: BatchStat
         text=f"{submission.tag} was never created: proved by {submission.looks + 1} looks",
         submission_values={"watch_until": now + profile.window_s + WATCH_AFTER_WINDOW_S},
         not_before=None,
+        next_poll_at=None,
         note=None,
         **values,
     )
