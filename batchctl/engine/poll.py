@@ -168,10 +168,15 @@ def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
 
 def _settle(engine: Engine, batch: Batch) -> None:
     """submitted -> ended once every live submission is terminal; -> gone where none of them is there any more."""
-    if batch.state in CLOSED or batch.state is not BatchState.SUBMITTED or not batch.live:
-        return
     now = engine.clock.now()
     there = [s for s in batch.live if s.gone_looks < GONE_LOOKS]
+    if batch.state in CLOSED:
+        for lost in set(batch.live) - set(there):
+            event = f"{lost.remote_id}, found late, is gone: nothing of it is taken in"
+            engine.store.batches.note_submission(lost, now=now, event=event, state=SubmissionState.DONE)
+        return
+    if batch.state is not BatchState.SUBMITTED or not batch.live:
+        return
     if not there:
         message = f"{batch.live[0].remote_id} is gone at the provider; its rows may have been billed"
         engine.store.outcomes.fail_batch(

@@ -150,6 +150,22 @@ class Rows:
         with self._db.read() as connection:
             return list(connection.execute(query).scalars())
 
+    def unanswered(self, batch: Batch) -> list[int]:
+        """The rows whose last word is that this batch never answered them: missing or gone."""
+        query = (
+            select(REQUEST.c.row)
+            .where(
+                REQUEST.c.job_id == batch.job_id,
+                REQUEST.c.row.between(batch.first_row, batch.last_row),
+                REQUEST.c.batch_id == batch.id,
+                REQUEST.c.state == RequestState.FAILED,
+                REQUEST.c.outcome.in_(("missing", "gone")),
+            )
+            .order_by(REQUEST.c.row)
+        )
+        with self._db.read() as connection:
+            return list(connection.execute(query).scalars())
+
     def cancel_unsent(self, batch: Batch, *, now: float) -> None:
         """planned | ready -> canceled with all its rows, because the user wished it."""
         with self._db.begin() as connection:
