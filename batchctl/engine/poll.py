@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from batchctl.engine.context import Engine
 from batchctl.engine.recover import found_late
 from batchctl.engine.submit import backoff
-from batchctl_adapters.base import Phase, RemoteBatch
+from batchctl_adapters.base import Doubt, Found, Phase, RemoteBatch, Unsure
 from batchctl_adapters.errors import AdapterError, Auth, Transient
 from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
 
@@ -37,7 +37,7 @@ def poll(engine: Engine, profile: str, batches: Iterable[Batch]) -> None:
     for remote_id, remote in seen.batches.items():
         if remote_id in ids:
             _observed(engine, *ids[remote_id], remote)
-    for remote_id in seen.gone:
+    for remote_id in sorted(seen.gone):
         if remote_id in ids:
             _not_found(engine, *ids[remote_id])
     for tag, remote in seen.late.items():
@@ -157,13 +157,50 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
 
 
 def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
-    """404 for a batch we know: only after several looks is it believed to be gone."""
-    now, looks = engine.clock.now(), submission.gone_looks + 1
-    engine.store.batches.note_submission(
+    """404 for a batch we know: believed only after several looks by a key that sees what it must see."""
+    now, store = engine.clock.now(), engine.store
+    interval = engine.profile(batch.profile).poll_interval_s
+    store.batches.touch(batch.id, next_poll_at=now + interval)
+    control = submission.upload_id
+    if control is None or submission.fenced_at is not None:
+        control = store.batches.latest_remote_id(batch.account, besides=submission.remote_id)
+    doubt = Doubt(submission.tag, submission.upload_id, submission.created_at, frozenset(), control)
+    try:
+        seen = engine.adapter(batch.profile).find(doubt) if control else Unsure("nothing is known to check the key by")
+    except AdapterError as error:
+        engine.note(f"{submission.remote_id} was not found, and could not be looked for: {error.message}")
+        return
+    if isinstance(seen, Found):
+        return  # it is in the list: the 404 was a slip
+    if isinstance(seen, Unsure):
+        reason = f"cannot tell whether {submission.remote_id} is gone: {seen.reason}"
+        store.batches.touch(batch.id, now=now, event=None if batch.note == reason else reason, note=reason)
+        engine.note(f"batch {batch.ordinal}: {reason}")
+        return
+    looks = submission.gone_looks + 1
+    store.batches.note_submission(
         submission, now=now, event=f"{submission.remote_id} was not found (look {looks})", gone_looks=looks
     )
-    interval = engine.profile(batch.profile).poll_interval_s
-    engine.store.batches.touch(batch.id, next_poll_at=now + interval)
+
+
+def look_again(engine: Engine, batch: Batch, submissions: Iterable[Submission]) -> bool:
+    """Ask once more which result files there are. False where the key does not see one of the batches at all.
+
+    Raises what the adapter raises.
+    """
+    ids = {s.remote_id: s for s in submissions if s.remote_id}
+    seen = engine.adapter(batch.profile).poll(list(ids))
+    for remote_id, submission in ids.items():
+        remote = seen.batches.get(remote_id)
+        if remote is None and remote_id in seen.gone:
+            _not_found(engine, batch, submission)
+        elif remote is not None and remote.files != submission.files:
+            event = f"{remote_id} names {len(remote.files)} result files now"
+            engine.store.batches.note_submission(
+                submission, now=engine.clock.now(), event=event, files=remote.files, gone_looks=0
+            )
+    looked = engine.store.batches.get(batch.id).submissions
+    return all(s.remote_id in seen.batches or s.gone_looks >= GONE_LOOKS for s in looked if s.remote_id in ids)
 
 
 def _settle(engine: Engine, batch: Batch) -> None:
@@ -203,8 +240,8 @@ def _settle(engine: Engine, batch: Batch) -> None:
 
 
 def _files_lag(engine: Engine, submission: Submission, now: float) -> bool:
-    """True while the counts promise rows but no file is named yet, for a while."""
-    if submission.files or not submission.counted:
+    """True while no file is named yet, for a while: it may be late, and counts may be null or set back."""
+    if submission.files:
         return False
     since = submission.short_since or now
     if submission.short_since is None:
