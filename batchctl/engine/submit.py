@@ -7,11 +7,22 @@ from dataclasses import dataclass
 
 from batchctl.engine.context import Engine, custom_id, tag_of
 from batchctl_adapters.base import BatchAdapter, RemoteBatch
-from batchctl_adapters.errors import AdapterError, Auth, Billing, Permanent, QueueFull, SubmitUnknown, Transient
+from batchctl_adapters.errors import (
+    AdapterError,
+    Auth,
+    Billing,
+    Permanent,
+    QueueFull,
+    RemoteGone,
+    SubmitUnknown,
+    Transient,
+)
 from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 AUTH_RETRY_S = 600.0
 BILLING_RETRY_S = 3_600.0
+FILE_PATIENCE = 3
+"""So many refusals are waited out before a file that is not visible is believed lost (CASES.md 30)."""
 BACKOFF_S = (60.0, 120.0, 300.0, 600.0, 1_800.0)
 
 
@@ -164,7 +175,22 @@ def _refused(engine: Engine, batch: Batch, submission: Submission, error: Adapte
         refusals=batch.refusals + 1,
         note=error.message,
     )
+    _upload_again(engine, batch, error)
     _pause(engine, batch, error)
+
+
+def _upload_again(engine: Engine, batch: Batch, error: AdapterError) -> None:
+    """ready -> planned, once the file has not been visible for too long: it is not coming any more."""
+    missing = isinstance(error, RemoteGone) or error.code == "file_not_visible"
+    if missing and batch.refusals >= FILE_PATIENCE:
+        engine.store.batches.move(
+            batch.id,
+            BatchState.PLANNED,
+            sources={BatchState.READY},
+            now=engine.clock.now(),
+            text=f"its file {batch.upload_id} is not there: uploading again",
+            upload_id=None,
+        )
 
 
 def _pause(engine: Engine, batch: Batch, error: AdapterError) -> None:
