@@ -59,6 +59,8 @@ def next_number(batch: Batch) -> int:
 
 def upload(engine: Engine, batch: Batch) -> None:
     """planned -> uploading -> ready; a failed upload goes back to planned and waits."""
+    if engine.held_back(batch.account):
+        return  # paused by a batch before this one in the same pass
     store, adapter = engine.store, engine.adapter(batch.profile)
     n = next_number(batch)
     tag = tag_of(store.store_id, batch.id, n)
@@ -103,6 +105,8 @@ def _back_to_planned(engine: Engine, batch: Batch, error: AdapterError) -> None:
 
 def submit(engine: Engine, batch: Batch) -> None:
     """ready -> submitting -> submitted, or wherever the provider's answer leads."""
+    if engine.held_back(batch.account):
+        return  # paused by a batch before this one in the same pass
     store, now = engine.store, engine.clock.now()
     profile, adapter = engine.profile(batch.profile), engine.adapter(batch.profile)
     fresh = batch.upload_n not in {s.n for s in batch.submissions}  # the upload's number serves its first create
