@@ -79,7 +79,7 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
             output.write(raw, extra)
         if accounting.rows != job.rows or sum(accounting.outcomes.values()) != job.rows:
             raise StoreError(
-                f"job {job.name} took {job.rows} rows in and {accounting.rows} would come out; run `batchctl doctor`"
+                f"job {job.name} took {job.rows} rows in and {accounting.rows} would come out: nothing was written"
             )
     return accounting
 

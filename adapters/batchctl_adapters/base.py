@@ -191,8 +191,7 @@ class Doubt:
 
     `since` is when the upload was made (or the create began); `known_ids` are remote ids the store already has;
     `control` names an object of this account that must be visible for a look to count: the upload, or once that is
-    deleted (the fence) another upload or batch known to exist. `vouched`: this key saw the control a moment ago, and
-    it was deleted since, so that this look counts without one.
+    deleted (the fence) another upload or batch known to exist; None where the caller has checked the key otherwise.
     """
 
     tag: str
@@ -200,7 +199,6 @@ class Doubt:
     since: float
     known_ids: frozenset[str]
     control: str | None
-    vouched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,21 +193,21 @@ class OpenAIAdapter:
         """One complete look: the control first, then the list, newest first, until older than `doubt.since`.
 
         A batch that matches is Found even if the control is not visible. A batch that matches in one half only (the
-        file but no tag, the tag but another file), several matches, an unreadable list or no control: Unsure.
+        file but no tag, the tag but another file), several matches, an unreadable list, or a control that was named and
+        is not visible: Unsure.
         """
-        control_seen = doubt.vouched or self._sees(doubt)
+        control_seen = self._sees(doubt)
         listing = Listing()
         sweep(self._pages, listing, until=doubt.since, stop=lambda: False)
         sighting = match(listing, doubt, by_tag=self._profile.metadata)
         if isinstance(sighting, Absent) and not control_seen:
-            name = doubt.control or "nothing known to exist"
-            return Unsure(f"{name} is not visible with this key: another project's key, or it was deleted")
+            return Unsure(f"{doubt.control} is not visible with this key: another project's key, or it was deleted")
         return sighting
 
     def _sees(self, doubt: Doubt) -> bool:
         control = doubt.control
         if control is None:
-            return False
+            return True
         client = self._open()
         is_file = control == doubt.upload_id or not control.startswith("batch")
         resource = client.files.with_raw_response if is_file else client.batches.with_raw_response

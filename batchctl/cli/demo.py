@@ -56,7 +56,7 @@ def demo(rehearsal: bool, keep: Path | None, as_json: bool) -> int:
         settings = _settings(folder, "rehearsal" if rehearsal else "demo", server.base_url)
         if rehearsal:
             output.say("REHEARSAL: every answer below is canned; no model reads the reviews")
-        output.say(f"a batch server is at {server.base_url}: {server.executor}")
+        output.say(f"a batch server is at {server.base_url}\nbehind it: {server.executor}")
         result, accounting = _run(settings, folder, rehearsal=rehearsal, quiet=as_json)
         if as_json:
             output.emit("demo", _payload(accounting, server.executor, rehearsal=rehearsal))

@@ -20,29 +20,41 @@ ABSENT_MESSAGE = "in no result file of its batch: unknown, may have been billed"
 
 
 @dataclass(slots=True)
-class _Read:
+class _Taken:
     """What reading a batch's result files came to."""
 
+    names: list[str] = field(default_factory=list)  # of the files in the spool
+    lost: bool = False  # a file that was named is not there at the provider
+    torn: bool = False  # a file ends in the middle of a line
     lines: int = 0
+    rows: int = 0  # of the batch, that have a line
     duplicates: int = 0
     quarantined: int = 0
+
+    def what_lacks(self, batch: Batch, tries: Sequence[Submission]) -> str | None:
+        """What is missing or doubtful, in words; None where every row has its line.
+
+        Counts are no measure: they may be null or false, and a line may be there twice.
+        """
+        promised = batch.requests if self.names or self.lost or any(s.counted for s in tries) else 0
+        if self.rows >= promised and not self.torn and not self.lost:
+            return None
+        ends = " and end mid-line" if self.torn else ""
+        return f"its result files hold {self.rows} rows of {promised}{ends}{', one is not there' if self.lost else ''}"
 
 
 def collect(engine: Engine, batch: Batch) -> None:
     """ended -> collected, at whatever status it ended; a file that cannot be had yet leaves the batch as it is."""
-    job, adapter = engine.store.jobs.get(batch.job_id), engine.adapter(batch.profile)
-    fetched = _fetch(engine, job, batch, adapter, batch.live)
-    if fetched is None:
+    taken = _take(engine, batch, batch.live, frozenset(engine.store.rows.of_batch(batch)))
+    if taken is None:
         return
-    rows = frozenset(engine.store.rows.of_batch(batch))
-    read = _stage(engine, job, batch, adapter, fetched.names, rows, rows)
     outcomes = engine.store.outcomes.collect(
         batch,
         now=engine.clock.now(),
         resent=RESENT,
-        absent=("gone", "its result file is gone at the provider") if fetched.lost else _absent(batch),
+        absent=("gone", "its result file is gone at the provider") if taken.lost else _absent(batch),
         replan_at=engine.clock.now() + _pause_before_resend(batch),
-        text_=f"collected {read.lines} lines{_extras(read)}",
+        text_=f"collected {taken.lines} lines{_extras(taken)}",
     )
     for outcome in ("missing", "gone"):
         if outcomes.get(outcome):
@@ -62,89 +74,73 @@ def _absent(batch: Batch) -> tuple[str, str]:
 
 def take_late(engine: Engine, batch: Batch) -> None:
     """A closed batch has a submission that was found late and has ended: rows without an answer get theirs."""
-    job, adapter = engine.store.jobs.get(batch.job_id), engine.adapter(batch.profile)
-    rows, wanted = frozenset(engine.store.rows.of_batch(batch)), frozenset(engine.store.rows.unanswered(batch))
+    wanted = frozenset(engine.store.rows.unanswered(batch))
     for submission in batch.live:
-        if submission.ended_at is None:
-            continue
-        fetched = _fetch(engine, job, batch, adapter, [submission])
-        if fetched is None:
-            return
-        _stage(engine, job, batch, adapter, fetched.names, rows, wanted)
-        engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
+        if submission.ended_at is not None and _take(engine, batch, [submission], wanted) is not None:
+            engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """Result files in the spool; `lost` where one that was named is not there at the provider."""
+def _take(engine: Engine, batch: Batch, tries: Sequence[Submission], wanted: frozenset[int]) -> _Taken | None:
+    """The files of these tries in the spool and the wanted rows' results in the store.
 
-    names: list[str] = field(default_factory=list)
-    lost: bool = False
-
-
-def _fetch(
-    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, submissions: Sequence[Submission]
-) -> _Fetched | None:
-    """Every result file of these submissions, whole, in the spool; None where they have to be asked for again later.
-
-    Files already there are not fetched again.
+    None where that has to be done again later: nothing is lost or missing before half an hour has been spent on it.
     """
-    fetched = _Fetched()
+    now = engine.clock.now()
     try:
-        for submission in submissions:
-            for index, handle in enumerate(submission.files):
-                name = f"{job.spool}/results/{submission.tag}-{index}"
-                try:
-                    _fetch_one(engine, adapter, handle, name)
-                except RemoteGone as error:
-                    fetched.lost = True
-                    engine.note(f"batch {batch.ordinal}: a result file is not there: {error.message}")
-                else:
-                    fetched.names.append(name)
-        return None if _incomplete(engine, batch, adapter, submissions, fetched) else fetched
-    except (AdapterError, SpoolError) as error:
-        _later(engine, batch, f"results could not be fetched: {error}")
-        return None
+        taken = _read(engine, batch, tries, wanted)
+        lacking = taken.what_lacks(batch, tries)
+        if lacking is None:
+            return taken
+        since = min((s.short_since for s in tries if s.short_since is not None), default=now)
+        for submission in tries:
+            if submission.short_since is None:
+                engine.store.batches.note_submission(submission, now=now, event=lacking, short_since=since)
+        sure = look_again(engine, batch, tries)
+        for name in taken.names:
+            engine.spool.delete(name)
+        if sure and now - since >= SHORT_PATIENCE_S:  # one more download has the last word
+            tries = [s for s in engine.store.batches.get(batch.id).live if s.id in {one.id for one in tries}]
+            return _read(engine, batch, tries, wanted)
+    except AdapterError as error:
+        _later(engine, batch, f"results could not be fetched: {error.message}")
+    except SpoolError as error:
+        for submission in tries:
+            for index in range(len(submission.files)):
+                engine.spool.delete(_file_name(engine, batch, submission, index))
+        _later(engine, batch, f"results have to be fetched again: {error}")
+    else:
+        _later(engine, batch, f"{lacking}: fetching them again")
+    return None
 
 
-def _fetch_one(engine: Engine, adapter: BatchAdapter, handle: str, name: str) -> None:
+def _file_name(engine: Engine, batch: Batch, submission: Submission, index: int) -> str:
+    return f"{engine.store.jobs.get(batch.job_id).spool}/results/{submission.tag}-{index}"
+
+
+def _read(engine: Engine, batch: Batch, tries: Sequence[Submission], wanted: frozenset[int]) -> _Taken:
+    """Every result file whole in the spool, where it is not fetched twice, and its wanted lines in the store."""
+    taken, adapter = _Taken(), engine.adapter(batch.profile)
+    for submission in tries:
+        for index, handle in enumerate(submission.files):
+            name = _file_name(engine, batch, submission, index)
+            try:
+                _fetch(engine, adapter, handle, name)
+            except RemoteGone as error:
+                taken.lost = True
+                engine.note(f"batch {batch.ordinal}: a result file is not there: {error.message}")
+                continue
+            taken.names.append(name)
+            with engine.spool.reader(name) as reader:
+                taken.torn = taken.torn or not (reader.complete or _parses(adapter, reader))
+    _stage(engine, batch, adapter, taken, wanted)
+    return taken
+
+
+def _fetch(engine: Engine, adapter: BatchAdapter, handle: str, name: str) -> None:
     if not engine.spool.exists(name):
         with engine.spool.writer(name) as writer:
             for chunk in adapter.fetch(handle):
                 writer.write(chunk)
-
-
-def _incomplete(
-    engine: Engine, batch: Batch, adapter: BatchAdapter, submissions: Sequence[Submission], fetched: _Fetched
-) -> bool:
-    """True where a file is lost or torn, or the files are too short, and there is patience left to ask anew.
-
-    Too short is fewer lines than the counts promise, or than there are rows: of two files, one may be named late.
-    """
-    promised = max([batch.requests if fetched.names else 0, *(s.counted or 0 for s in submissions)])
-    lines, torn = 0, False
-    for name in fetched.names:
-        with engine.spool.reader(name) as reader:
-            lines += reader.line_count
-            torn = torn or not (reader.complete or _parses(adapter, reader))
-    if lines >= promised and not torn and not fetched.lost:
-        return False
-    what = f"its result files hold {lines} lines of {promised}{' and end mid-line' if torn else ''}"
-    now = engine.clock.now()
-    since = min((s.short_since for s in submissions if s.short_since is not None), default=now)
-    for submission in submissions:
-        if submission.short_since is None:
-            engine.store.batches.note_submission(submission, now=now, event=what, short_since=since)
-    over = now - since >= SHORT_PATIENCE_S
-    if over and not fetched.lost:
-        return False
-    sure = look_again(engine, batch, submissions)
-    if over and sure:
-        return False
-    for name in fetched.names:
-        engine.spool.delete(name)
-    _later(engine, batch, f"{what}: fetching them again")
-    return True
 
 
 def _parses(adapter: BatchAdapter, reader: FrameReader) -> bool:
@@ -168,54 +164,41 @@ def _later(engine: Engine, batch: Batch, note: str) -> None:
     )
 
 
-def _stage(
-    engine: Engine,
-    job: Job,
-    batch: Batch,
-    adapter: BatchAdapter,
-    names: list[str],
-    rows: frozenset[int],
-    wanted: frozenset[int],
-) -> _Read:
+def _stage(engine: Engine, batch: Batch, adapter: BatchAdapter, taken: _Taken, wanted: frozenset[int]) -> None:
     """Write the wanted rows' results down; what names no row of the batch is kept in a file of its own, for people."""
-    read, name = _Read(), f"{job.spool}/quarantine/{batch.id}"
+    job = engine.store.jobs.get(batch.job_id)
+    name = f"{job.spool}/quarantine/{batch.id}"
     with engine.spool.writer(name) as quarantine:
-        results = _results(engine, job, batch, adapter, names, rows, read, quarantine)
+        results = _results(engine, job, batch, adapter, taken, quarantine)
         engine.store.outcomes.stage(batch, (result for result in results if result.row in wanted))
-    if read.quarantined:
-        engine.note(f"batch {batch.ordinal}: {read.quarantined} result lines name no row; kept in the spool: {name}")
+    if taken.quarantined:
+        engine.note(f"batch {batch.ordinal}: {taken.quarantined} result lines name no row; kept in the spool: {name}")
     else:
         engine.spool.delete(name)
-    return read
 
 
 def _results(
-    engine: Engine,
-    job: Job,
-    batch: Batch,
-    adapter: BatchAdapter,
-    names: list[str],
-    rows: frozenset[int],
-    read: _Read,
-    quarantine: FrameWriter,
+    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, taken: _Taken, quarantine: FrameWriter
 ) -> Iterator[RowResult]:
     """Each line's row by its id, never by its place."""
     judge = Judge(Task.model_validate_json(job.task))
     store_id, parse = engine.store.store_id, adapter.parse
+    rows = frozenset(engine.store.rows.of_batch(batch))
     seen: set[int] = set()
-    for name, number, line in _lines(engine, names):
-        read.lines += 1
+    for name, number, line in _lines(engine, taken.names):
+        taken.lines += 1
         try:
             result = parse(line)
             row = row_of(result.custom_id, store_id, batch)
             if row is None or row not in rows:
                 raise BadLine("names no row of this batch")
         except BadLine as error:
-            read.quarantined += 1
+            taken.quarantined += 1
             quarantine.append(f"{name}:{number}: {error}: ".encode() + line)
             continue
-        read.duplicates += row in seen
+        taken.duplicates += row in seen
         seen.add(row)
+        taken.rows = len(seen)
         yield row_result(row, result, judge)
 
 
@@ -260,7 +243,7 @@ def _pause_before_resend(batch: Batch) -> float:
     return 0.0 if batch.raw_status == "expired" else backoff(batch.refusals)
 
 
-def _extras(read: _Read) -> str:
+def _extras(read: _Taken) -> str:
     parts = []
     if read.duplicates:
         parts.append(f"{read.duplicates} more than once")

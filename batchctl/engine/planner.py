@@ -172,13 +172,7 @@ def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> De
     canceling = job.cancel_requested_at is not None
     match batch.state:
         case BatchState.PLANNED | BatchState.READY:
-            if canceling:
-                return Cancel(job, batch)
-            if _watched(batch, now):  # a try that was proved absent: one more look before the next one is sent
-                return Poll(batch.profile, (batch,))
-            if job.paused_at is not None or _paused(state, batch.account, now):
-                return None
-            return Upload(batch) if batch.state is BatchState.PLANNED else Submit(batch)
+            return Cancel(job, batch) if canceling else _unsent(batch, job, state, now)
         case BatchState.UPLOADING:
             return None if batch.owner in state.live_owners else Recover(batch)
         case BatchState.SUBMITTING | BatchState.IN_DOUBT:
@@ -196,6 +190,14 @@ def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> De
             return Poll(batch.profile, (batch,)) if looks else None
         case _:
             assert_never(batch.state)
+
+
+def _unsent(batch: Batch, job: Job, state: Snapshot, now: float) -> Decision | None:
+    if _watched(batch, now):  # a try that was proved absent: one more look before the next one is sent
+        return Poll(batch.profile, (batch,))
+    if job.paused_at is not None or _paused(state, batch.account, now):
+        return None
+    return Upload(batch) if batch.state is BatchState.PLANNED else Submit(batch)
 
 
 def _watched(batch: Batch, now: float) -> bool:

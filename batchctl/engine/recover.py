@@ -6,8 +6,6 @@ all saw something this key must see, and after the uploaded file was deleted, so
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from batchctl.engine.context import Engine
 from batchctl.engine.doubt import UNSURE
 from batchctl.engine.locks import lives
@@ -107,6 +105,11 @@ def _look_later(engine: Engine, batch: Batch, reason: str) -> None:
 def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: BatchAdapter, doubt: Doubt) -> None:
     """One look saw the control and not the batch: count it, and once that is proof, fence and look a last time."""
     profile, now, store = engine.profile(batch.profile), engine.clock.now(), engine.store
+    if doubt.control is None and submission.fenced_at is None:
+        reason = f"{UNSURE}: no object of this account is known to check the key by"
+        _look_later(engine, batch, reason)
+        engine.note(f"batch {batch.ordinal} is in doubt: {reason}; see `batchctl logs`")
+        return
     first, looks = submission.first_look_at or now, submission.looks + 1
     store.batches.note_submission(submission, looks=looks, first_look_at=first)
     if looks < profile.proof_looks or now - first < profile.proof_span_s:
@@ -115,19 +118,15 @@ def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: Batch
     if batch.upload_id is None:
         _believe(engine, batch, submission, BatchState.READY)
         return
-    if doubt.control is None:
-        reason = f"{UNSURE}: its file is deleted and no other object is known to check the key by"
-        _look_later(engine, batch, reason)
-        engine.note(f"batch {batch.ordinal} is in doubt: {reason}; see `batchctl logs`")
-        return
     if submission.fenced_at is None:
         store.batches.note_submission(
             submission, now=now, event=f"deleting {batch.upload_id}, so that a late create fails", fenced_at=now
         )
     try:
         adapter.delete_upload(batch.upload_id)
-        # the key saw its control a moment ago, so this look needs none
-        last = adapter.find(replace(doubt, control=None, vouched=True))
+        # with the file gone, another object shows that the key is right; none, where this store knows no other
+        control = store.batches.latest_remote_id(batch.account)
+        last = adapter.find(Doubt(doubt.tag, doubt.upload_id, doubt.since, doubt.known_ids, control))
     except AdapterError as error:
         _look_later(engine, batch, f"the last look failed: {error.message}")
         return

@@ -253,7 +253,11 @@ class Batches:
         """A batch of this account that is known to exist, to check a key by; another one than `besides`."""
         query = (
             select(SUBMISSION.c.remote_id)
-            .where(SUBMISSION.c.account == account, SUBMISSION.c.remote_id != (besides or ""))
+            .where(
+                SUBMISSION.c.account == account,
+                SUBMISSION.c.remote_id != (besides or ""),
+                SUBMISSION.c.gone_looks == 0,
+            )
             .order_by(SUBMISSION.c.created_at.desc())
             .limit(1)
         )

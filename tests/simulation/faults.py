@@ -82,7 +82,7 @@ _CEILINGS = {
     "rejected_whole": _RARE,
     "not_found_ever": _RARE,
     "file_gone": _RARE,
-    "upload_vanishes": _RARE,
+    "upload_vanishes": _RARE / 2,
     "expires": 0.5,
     "expires_unrun": 0.3,
     "late_files": 0.5,
@@ -95,7 +95,7 @@ _CEILINGS = {
 
 
 def draw(random: Random, start: float) -> Faults:
-    """Trouble for one run: each kind is there in two runs of five, at a strength of its own; one run in ten has none."""
+    """Trouble for one run: each kind is there in two runs of five, as strong as is drawn; one run in ten has none."""
     found = Faults(heal_at=start + random.uniform(4, 12) * HOUR)
     if random.random() < 0.1:
         return found

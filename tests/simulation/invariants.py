@@ -68,8 +68,8 @@ def _open(world: World) -> sqlite3.Connection:
 
 def _tallies(db: sqlite3.Connection) -> Iterator[str]:
     rows = db.execute(
-        "SELECT job_id, batch_id, outcome, count(*) AS n FROM request WHERE state IN ('succeeded', 'failed', 'canceled')"
-        " GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        "SELECT job_id, batch_id, outcome, count(*) AS n FROM request"
+        " WHERE state IN ('succeeded', 'failed', 'canceled') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
     ).fetchall()
     tallies = db.execute(
         "SELECT job_id, batch_id, outcome, sum(count) AS n FROM tally GROUP BY 1, 2, 3 HAVING n <> 0 ORDER BY 1, 2, 3"
@@ -118,14 +118,17 @@ def _replay(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _attempts(world: World, db: sqlite3.Connection) -> Iterator[str]:
-    for row in db.execute("SELECT j.id, j.max_attempts, max(r.attempts) AS most FROM job j JOIN request r ON r.job_id = j.id GROUP BY j.id"):
+    for row in db.execute(
+        "SELECT j.id, j.max_attempts, max(r.attempts) AS most FROM job j"
+        " JOIN request r ON r.job_id = j.id GROUP BY j.id"
+    ):
         allowed = row["max_attempts"] + world.retries.get(row["id"], 0)
         if row["most"] > allowed:
             yield f"job {row['id']} made {row['most']} attempts at a row of {allowed}"
 
 
 def _known(world: World, db: sqlite3.Connection) -> Iterator[str]:
-    """Everything at the provider is in the store, or still out of sight with its tag watched for; files are ours by name."""
+    """Every batch is in the store, or out of sight with its tag watched for; a file says by its name whose it is."""
     submissions = {row["tag"]: row for row in db.execute("SELECT * FROM submission")}
     batches = {row["id"] for row in db.execute("SELECT id FROM batch")}
     now = world.clock.now()
@@ -163,7 +166,9 @@ def _finished(world: World, job: Job) -> Iterator[str]:
         return
     output = world.output(job)
     texts = world.texts[job.id]
-    if [row["text"] for row in output] != texts or [row["n"] for row in output] != [f"{n:03d}" for n in range(len(texts))]:
+    if [row["text"] for row in output] != texts or [row["n"] for row in output] != [
+        f"{n:03d}" for n in range(len(texts))
+    ]:
         yield f"{job.name}: the output's rows are not the input's"
         return
     for row in output:
@@ -173,9 +178,7 @@ def _finished(world: World, job: Job) -> Iterator[str]:
 def _reasons(world: World, job: Job) -> list[str]:
     """Why a job is not finished: only a batch in doubt that nothing can decide, or one that may be gone, counts."""
     return [
-        batch.note
-        for batch in world.store.batches.load(job_id=job.id)
-        if batch.note and "cannot tell" in batch.note
+        batch.note for batch in world.store.batches.load(job_id=job.id) if batch.note and "cannot tell" in batch.note
     ]
 
 
@@ -189,6 +192,9 @@ def _right(world: World, job: Job, row: dict[str, Any]) -> Iterator[str]:
         yield f"{job.name}: {text!r} is {outcome} and has an answer"
     for batch in world.remote.by_text[text]:
         sent = next(r for r in batch.rows if r.text == text)
+        late = batch.told_at - batch.created_at > world.profile.proof_span_s
+        if late and outcome not in ("missing", "gone"):
+            continue  # the first answer stays
         if _delivered(world, batch, sent):
             yield f"{job.name}: {text!r} is {outcome} although {batch.remote_id} has its answer"
 

@@ -1,4 +1,4 @@
-"""The client's side of a modelled provider: a BatchAdapter in this process, with everything that can go wrong on the way.
+"""The client's side of a modelled provider: a BatchAdapter in this process, with all that can go wrong on the way.
 
 `effect(name)` is called before and after each call that reaches the provider; it may end the process there.
 """

@@ -109,7 +109,9 @@ def _live(world: World, random: Random, habits: Habits) -> None:
                 return
             world.clock.sleep(6 * HOUR)  # only watched from here on
             continue
-        if habits.cron_s is not None:
+        if now > world.faults.heal_at + 12 * HOUR:
+            world.clock.sleep(2 * HOUR)
+        elif habits.cron_s is not None:
             world.clock.sleep(habits.cron_s)
         elif report is not None and report.next_at is not None:
             world.clock.sleep(min(max(report.next_at - world.clock.now(), 1.0), HOUR))
@@ -123,9 +125,9 @@ def _named(random: Random) -> frozenset[Outcome]:
 
 def _wish(world: World, random: Random, habits: Habits, jobs: list[Job]) -> None:
     now, job = world.clock.now(), jobs[0]
-    if habits.cancels is not None and now >= habits.cancels and job.cancel_requested_at is None and not world.retries:
-        if wishes.cancel(world.engine, job):
-            world.say(f"cancel of {job.name}")
+    wanted = habits.cancels is not None and now >= habits.cancels and not world.retries
+    if wanted and job.cancel_requested_at is None and wishes.cancel(world.engine, job):
+        world.say(f"cancel of {job.name}")
     if habits.pauses is None:
         return
     if habits.pauses <= now < habits.pauses + 2 * HOUR and job.paused_at is None:

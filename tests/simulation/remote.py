@@ -152,7 +152,14 @@ class Batch:
             if row.line == "lost":
                 continue
             text = answer(row.text, kind)
-            said = {"id": row.custom_id, "outcome": outcome, "text": text, "finish": finish, "code": code, "error": error}
+            said = {
+                "id": row.custom_id,
+                "outcome": outcome,
+                "text": text,
+                "finish": finish,
+                "code": code,
+                "error": error,
+            }
             line = json.dumps(said).encode()
             if row.line == "mangled":
                 line = line[:20]
@@ -198,7 +205,7 @@ def answer(text: str, kind: str) -> str | None:
 
 @dataclass(slots=True)
 class Plan:
-    """What a test wants of the next batch: fields of `Batch` to set, kinds of rows by text, seconds until they are done."""
+    """What a test wants of the next batch: fields of `Batch`; rows' kinds, seconds until done and losses by text."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -210,7 +217,9 @@ class Plan:
 class Remote:
     """The provider. It outlives every client; `on_create` hears of each batch before it counts as created."""
 
-    def __init__(self, clock: Clock, seed: object, faults: Faults, *, window_s: float, run_s: float = 10 * MINUTE) -> None:
+    def __init__(
+        self, clock: Clock, seed: object, faults: Faults, *, window_s: float, run_s: float = 10 * MINUTE
+    ) -> None:
         self.clock, self.seed, self.faults = clock, seed, faults
         self.window_s, self.run_s = window_s, run_s
         self.files: dict[str, File] = {}
@@ -251,15 +260,18 @@ class Remote:
         return sum(len(batch.rows) for batch in self.batches.values() if not batch.ended(now) and batch.fate == "runs")
 
     def _trouble(self, batch: Batch, random: Random) -> None:
-        """What goes wrong with this batch; every draw is made whether or not it is used, so that runs stay comparable."""
+        """What goes wrong with this batch; drawn whether or not it is used, so that runs stay comparable."""
         f, now = self.faults, batch.created_at
         if now >= f.heal_at:
             return
 
         def chance(name: str) -> bool:
-            return random.random() < getattr(f, name)
+            return random.random() < float(getattr(f, name))
 
         self._row_trouble(batch, random)
+        self._file_trouble(batch, random)
+        batch.hidden_counts = random.random() < 0.5
+        batch.cancel_takes_s = random.uniform(0, 25 * MINUTE)
         if chance("lags"):
             batch.visible_at = now + random.uniform(0, 8 * MINUTE)
         if chance("lags_beyond"):
@@ -269,11 +281,8 @@ class Remote:
             batch.fate, batch.errors = "rejected", (BatchError("invalid_request", "line refused", line),)
         if chance("rejected_whole"):
             batch.fate, batch.errors = "rejected", (BatchError("model_not_found", "no such model"),)
-        batch.hidden_counts = random.random() < 0.5
         if chance("expires"):
             batch.expires_at = batch.starts_at + random.random() * self.run_s
-        if chance("expires_unrun"):
-            batch.unrun = True
         if chance("unknown_status"):
             begin = now + random.uniform(0, 20 * MINUTE)
             batch.unknown = (begin, begin + random.uniform(MINUTE, HOUR))
@@ -281,33 +290,42 @@ class Remote:
             batch.not_found_at, batch.not_found_looks = now + random.uniform(0, HOUR), random.randint(1, 2)
         if chance("not_found_ever"):
             batch.not_found_at, batch.not_found_looks = now + random.uniform(0, HOUR), FOREVER
-        if chance("late_files"):
-            batch.file_delays = (random.choice([0.0, 15 * MINUTE]), random.choice([0.0, 10 * MINUTE]))
-        if chance("false_counts"):
-            batch.counts = random.choice(["none", "high", "low", "reset"])
-        self._file_trouble(batch, random)
-        batch.cancel_takes_s = random.uniform(0, 25 * MINUTE)
 
     def _row_trouble(self, batch: Batch, random: Random) -> None:
         f = self.faults
         kinds, weights = ["ok", *f.rows], [1.0, *f.rows.values()]
         for row in batch.rows:
             row.kind = random.choices(kinds, weights)[0]
-            row.line = "mangled" if random.random() < f.mangled else "lost" if random.random() < f.in_neither else "whole"
+            row.line = (
+                "mangled" if random.random() < f.mangled else "lost" if random.random() < f.in_neither else "whole"
+            )
         batch.duplicated = frozenset(row.custom_id for row in batch.rows if random.random() < f.duplicated)
         if random.random() < f.stray:
-            batch.noise = [b"not json", b"[]", b"{}", b'{"id":"other1-1-1-00000000000000000000000001"}', b'{"id":"\xff"}']
+            batch.noise = [
+                b"not json",
+                b"[]",
+                b"{}",
+                b'{"id":"other1-1-1-00000000000000000000000001"}',
+                b'{"id":"\xff"}',
+            ]
 
     def _file_trouble(self, batch: Batch, random: Random) -> None:
         f = self.faults
-        if batch.unrun and random.random() < 0.5:
-            batch.file_delays = (FOREVER, FOREVER)
+        if random.random() < f.false_counts:
+            batch.counts = random.choice(["none", "high", "low", "reset"])
+        if random.random() < f.late_files:
+            batch.file_delays = (random.choice([0.0, 15 * MINUTE]), random.choice([0.0, 10 * MINUTE]))
+        if random.random() < f.expires_unrun:
+            batch.unrun = True
+            batch.file_delays = random.choice([(0.0, 0.0), (FOREVER, FOREVER)])
         for name in ("output", "error"):
             if random.random() < f.bad_file:
                 # a file that ends early at a line end shows only where the counts are true and no line is there twice
                 plain = batch.counts == "honest" and not batch.duplicated and not batch.noise
-                kinds: list[BadFetch] = ["cut", "torn", "gone"] + (["short"] if plain else [])
-                batch.bad_fetches[name] = [random.choice(kinds) for _ in range(random.randint(1, 2))]
+                kinds: list[BadFetch] = ["cut", "torn", "gone"]
+                if plain:
+                    kinds.append("short")
+                batch.bad_fetches[name] = [random.choice(kinds)]
             if random.random() < f.file_gone:
                 batch.gone_files += (name,)
 
@@ -320,7 +338,9 @@ class Remote:
         errors = batch.errors if ended else ()
         if ended and batch.fate in ("queue_full", "bad_file"):
             resend = "queue_full" if batch.fate == "queue_full" else "file"
-            errors = (BatchError(resend, f"the {'queue is full' if resend == 'queue_full' else 'file cannot be read'}"),)
+            errors = (
+                BatchError(resend, f"the {'queue is full' if resend == 'queue_full' else 'file cannot be read'}"),
+            )
         return RemoteBatch(
             remote_id=batch.remote_id,
             raw_status=raw,

@@ -166,7 +166,12 @@ class World:
             return self.adapter
 
         return Engine(
-            store=store, spool=spool, clock=self.clock, home=self.folder, profile=lambda _: self.profile, adapter=adapter
+            store=store,
+            spool=spool,
+            clock=self.clock,
+            home=self.folder,
+            profile=lambda _: self.profile,
+            adapter=adapter,
         )
 
     def submit(self, rows: int, *, job: str = "a", **order: Any) -> Job:
