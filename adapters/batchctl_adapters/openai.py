@@ -284,13 +284,28 @@ class OpenAIAdapter:
     def fetch(self, handle: str) -> Iterator[bytes]:
         """The file's bytes in chunks. A body shorter than its Content-Length, or a chunked one cut off, is Transient.
 
-        A server that announces no length and simply closes cannot be told from one that broke off: the caller
-        compares the last line end and the number of lines. Redirects to another host are refused.
+        A server that announces no length may close in the middle and look as if it were done: the file's own record
+        is asked for its size then. Where that says nothing, the caller compares the last line end and the number of
+        lines. Redirects to another host are refused.
         """
-        client = self._open()
+        client, what, received = self._open(), f"download of {handle}", 0
         content = client.files.with_streaming_response.content
-        with self._translated(f"download of {handle}", gone=True), content(handle) as response:
-            yield from response.iter_bytes(_CHUNK_BYTES)
+        with self._translated(what, gone=True), content(handle) as response:
+            announced = "content-length" in response.headers
+            for chunk in response.iter_bytes(_CHUNK_BYTES):
+                received += len(chunk)
+                yield chunk
+        if not announced and received < (size := self._size_of(handle)):
+            raise Transient(f"{what}: it ended after {received} of {size} bytes")
+
+    def _size_of(self, handle: str) -> int:
+        """How large the provider says that a file is, in bytes; 0 where it does not say."""
+        client, what = self._open(), f"look at {handle}"
+        try:
+            data = self._json(lambda: client.files.with_raw_response.retrieve(handle), what=what, gone=True)
+        except (RemoteGone, Permanent):
+            return 0
+        return self._parsed(wire.parse_upload, data, what).size or 0
 
     def parse(self, line: bytes) -> Result:
         """As `openai_results.parse_result`."""

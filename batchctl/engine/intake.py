@@ -44,7 +44,7 @@ class Taken:
     """An input that was read whole and is in the spool."""
 
     folder: str
-    input_hash: str
+    input_hash: str  # of the requests and the columns' names: the order of a row's keys makes no other job (case 34)
     columns: tuple[str, ...]
     sizes: array[int]  # bytes of each row's line as it will be sent
 
@@ -101,7 +101,9 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
     except BaseException:
         _drop(engine, folder)
         raise
-    return Taken(folder, table.sha256, columns, sizes)
+    with spool.reader(f"{folder}/bodies") as read:
+        rendered = read.sha256
+    return Taken(folder, _digest([rendered, sorted(columns)]), columns, sizes)
 
 
 def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: str) -> Job:

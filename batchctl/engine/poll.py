@@ -81,6 +81,7 @@ def _observed(engine: Engine, batch: Batch, submission: Submission, remote: Remo
         counted=counted,
         expires_at=remote.expires_at or submission.expires_at,
         files=remote.files,
+        short_since=None if remote.files and not submission.files else submission.short_since,
         gone_looks=0,
         ended_at=(remote.ended_at or now) if ended else None,
     )

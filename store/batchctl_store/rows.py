@@ -15,7 +15,7 @@ from batchctl_store import models
 from batchctl_store.batches import Batches, move
 from batchctl_store.database import Database
 from batchctl_store.jobs import JOB, add_event
-from batchctl_store.outcomes import RESULT_FIELDS, add_to_tally, recount
+from batchctl_store.outcomes import RESULT_FIELDS, add_to_tally
 from batchctl_store.records import (
     Batch,
     BatchState,
@@ -200,31 +200,23 @@ class Rows:
         add_to_tally(connection, job_id, batch_id, "canceled", "", count, None)
         return count
 
-    def _recount_of(self, connection: Connection, job_id: int, names: str) -> None:
-        """Tallies of the batches that had rows with these outcomes: some of them may stay, as canceled ones do."""
-        batches = connection.execute(
-            text(
-                "SELECT id, first_row, last_row FROM batch WHERE id IN "
-                f"(SELECT batch_id FROM tally WHERE job_id = :job AND batch_id <> 0 AND outcome IN ({names}))"
-            ),
-            {"job": job_id},
-        ).all()
-        for batch in batches:
-            recount(connection, job_id, batch.id, batch.first_row, batch.last_row)
-
     def retry(self, job: Job, outcomes: Collection[str], *, now: float) -> int:
-        """failed -> pending for rows with these outcomes; the job is open again. Returns how many."""
+        """failed | canceled -> pending for rows with these outcomes; the job is open again. Returns how many.
+
+        Rows that no batch can hold stay as they are.
+        """
         names = ", ".join(f"'{outcome}'" for outcome in sorted(outcomes))
+        chosen = f"job_id = :job AND outcome IN ({names}) AND (batch_id <> 0 OR outcome = 'canceled')"
         with self._db.begin() as connection:
             count = connection.execute(
                 text(
                     "UPDATE request SET state = 'pending', outcome = NULL, batch_id = NULL "
-                    f"WHERE job_id = :job AND state = 'failed' AND outcome IN ({names}) AND batch_id <> 0"
+                    f"WHERE {chosen} AND state IN ('failed', 'canceled')"
                 ),
                 {"job": job.id},
             ).rowcount
             if count:
-                self._recount_of(connection, job.id, names)
+                connection.execute(text(f"DELETE FROM tally WHERE {chosen}"), {"job": job.id})
                 connection.execute(
                     update(JOB)
                     .where(JOB.c.id == job.id)
