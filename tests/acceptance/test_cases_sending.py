@@ -59,7 +59,12 @@ def test_case_30_a_file_that_is_not_visible_yet_is_waited_for(make_desk: MakeDes
 
 
 def test_case_32_a_full_file_storage_pauses_and_fails_nothing(make_desk: MakeDesk) -> None:
-    quota = {"op": "upload", "kind": "error", "status": 400, "message": "You exceeded your file storage quota of 100 GB"}
+    quota = {
+        "op": "upload",
+        "kind": "error",
+        "status": 400,
+        "message": "You exceeded your file storage quota of 100 GB",
+    }
     desk = make_desk(faults=[{**quota, "times": 3}])
     job = desk.submit(desk.task(), desk.table(numbered(20)), "--max-batch-requests", 10)
     assert "delete files at the provider" in desk.run("status", job).out.replace("\n", " ") + desk.events(job)
