@@ -151,7 +151,7 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
         now=engine.clock.now(),
         outcome="errored",
         code=code,
-        message=f"the provider refused the batch: {code}: {message}",
+        message=f"the provider refused the batch: {message}",
         only=named or None,
     )
     engine.note(f"batch {batch.ordinal} was refused by the provider: {code}: {message}")
