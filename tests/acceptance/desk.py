@@ -110,18 +110,18 @@ class Desk:
     launch: Launcher
     profile: Mapping[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+    elsewhere: Path | None = None  # where the home is, if not in the folder
     _count: int = 0
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.home.mkdir(exist_ok=True)
         (self.folder / "log").mkdir(exist_ok=True)
         self.write_profile()
 
     @property
     def home(self) -> Path:
         """BATCHCTL_HOME."""
-        return self.folder / "home"
+        return self.elsewhere or self.folder / "home"
 
     @property
     def views(self) -> Views:
