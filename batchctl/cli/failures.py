@@ -87,7 +87,9 @@ def _database(error: BaseException) -> Failure | None:
     if "readonly" in said or "unable to open" in said:
         return Failure(f"the store cannot be written: {said}", "check the permissions of BATCHCTL_HOME")
     if "disk I/O error" in said:
-        return Failure(f"the store cannot be read or written: {said}", "check the disk; nothing that was stored is lost")
+        return Failure(
+            f"the store cannot be read or written: {said}", "check the disk; nothing that was stored is lost"
+        )
     if "not a database" in said or "malformed" in said:
         return Failure(f"the store is damaged: {said}", "keep the folder as it is and restore a copy")
     return None

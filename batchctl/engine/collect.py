@@ -91,16 +91,15 @@ def _take(engine: Engine, batch: Batch, tries: Sequence[Submission], wanted: fro
         lacking = taken.what_lacks(batch, tries)
         if lacking is None:
             return taken
-        since = min((s.short_since for s in tries if s.short_since is not None), default=now)
         for submission in tries:
             if submission.short_since is None:
-                engine.store.batches.note_submission(submission, now=now, event=lacking, short_since=since)
+                engine.store.batches.note_submission(submission, now=now, event=lacking, short_since=now)
         sure = look_again(engine, batch, tries)
         for name in taken.names:
             engine.spool.delete(name)
-        if sure and now - since >= SHORT_PATIENCE_S:  # one more download has the last word
-            tries = [s for s in engine.store.batches.get(batch.id).live if s.id in {one.id for one in tries}]
-            return _read(engine, batch, tries, wanted)
+        tries = [s for s in engine.store.batches.get(batch.id).live if s.id in {one.id for one in tries}]
+        if sure and all(now - (s.short_since or now) >= SHORT_PATIENCE_S for s in tries):
+            return _read(engine, batch, tries, wanted)  # one more download has the last word
     except AdapterError as error:
         _later(engine, batch, f"results could not be fetched: {error.message}")
     except SpoolError as error:

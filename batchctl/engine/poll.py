@@ -151,7 +151,7 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
         now=engine.clock.now(),
         outcome="errored",
         code=code,
-        message=f"the provider refused the batch: {code}: {message}",
+        message=f"the provider refused the batch: {message}",
         only=named or None,
     )
     engine.note(f"batch {batch.ordinal} was refused by the provider: {code}: {message}")
@@ -187,7 +187,7 @@ def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
 def look_again(engine: Engine, batch: Batch, submissions: Iterable[Submission]) -> bool:
     """Ask once more which result files there are. False where the key does not see one of the batches at all.
 
-    Raises what the adapter raises.
+    Patience begins anew with a file that was not named before. Raises what the adapter raises.
     """
     ids = {s.remote_id: s for s in submissions if s.remote_id}
     seen = engine.adapter(batch.profile).poll(list(ids))
@@ -196,9 +196,9 @@ def look_again(engine: Engine, batch: Batch, submissions: Iterable[Submission]) 
         if remote is None and remote_id in seen.gone:
             _not_found(engine, batch, submission)
         elif remote is not None and remote.files != submission.files:
-            event = f"{remote_id} names {len(remote.files)} result files now"
+            now, event = engine.clock.now(), f"{remote_id} names {len(remote.files)} result files now"
             engine.store.batches.note_submission(
-                submission, now=engine.clock.now(), event=event, files=remote.files, gone_looks=0
+                submission, now=now, event=event, files=remote.files, gone_looks=0, short_since=now
             )
     looked = engine.store.batches.get(batch.id).submissions
     return all(s.remote_id in seen.batches or s.gone_looks >= GONE_LOOKS for s in looked if s.remote_id in ids)

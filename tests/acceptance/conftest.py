@@ -64,9 +64,7 @@ def make_server() -> Iterator[Callable[..., RehearsalServer]]:
 
 
 @pytest.fixture
-def make_desk(
-    tmp_path: Path, forks: Forks, make_server: Callable[..., RehearsalServer]
-) -> Callable[..., Desk]:
+def make_desk(tmp_path: Path, forks: Forks, make_server: Callable[..., RehearsalServer]) -> Callable[..., Desk]:
     """`make_desk(server=None, launch=None, profile=None, **server options)`."""
 
     def make(

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from batchctl_store.views import Views
-
 from tests.servers import RehearsalServer
 
 PROFILE = "night"
@@ -42,9 +41,7 @@ class Process(Protocol):
 class Launcher(Protocol):
     """Starts `batchctl ARGS` with its output in the files `out` and `err`."""
 
-    def __call__(
-        self, args: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: Path, err: Path
-    ) -> Process: ...
+    def __call__(self, args: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: Path, err: Path) -> Process: ...
 
 
 def interpreter(

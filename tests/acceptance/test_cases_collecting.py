@@ -24,7 +24,13 @@ def answers_fit(rows: list[dict[str, Any]]) -> bool:
 
 
 def test_case_12_every_row_failed_is_no_success_and_is_not_tried_again(make_desk: MakeDesk) -> None:
-    fault = {"kind": "row_status", "status": 400, "share": 1.0, "message": "invalid temperature", "param": "temperature"}
+    fault = {
+        "kind": "row_status",
+        "status": 400,
+        "share": 1.0,
+        "message": "invalid temperature",
+        "param": "temperature",
+    }
     desk, job = run(make_desk, fault, rows=9)
     assert outcomes(desk.results(job, codes=(3,))) == {"errored": 9}
     assert "9x errored" in desk.run("status", job).out and "invalid temperature" in desk.run("status", job).out
@@ -87,7 +93,9 @@ def test_case_17_a_batch_that_completed_says_nothing_of_its_rows(make_desk: Make
 def test_case_20_downloads_cut_short_are_fetched_again(make_desk: MakeDesk, at_line_end: bool) -> None:
     cut = {"kind": "truncate", "share": 0.5, "at_line_end": at_line_end}
     lengths = enumerate(("announced", "chunked", "none"), start=1)
-    desk = make_desk(faults=[*({**cut, "nth": nth, "length": length} for nth, length in lengths), {"kind": "null_counts"}])
+    desk = make_desk(
+        faults=[*({**cut, "nth": nth, "length": length} for nth, length in lengths), {"kind": "null_counts"}]
+    )
     job = desk.submit(desk.task(), desk.table(numbered(30)), "--max-batch-requests", 10)
     desk.settle(job)
     rows = desk.results(job, codes=(0,))

@@ -59,7 +59,12 @@ def test_case_30_a_file_that_is_not_visible_yet_is_waited_for(make_desk: MakeDes
 
 
 def test_case_32_a_full_file_storage_pauses_and_fails_nothing(make_desk: MakeDesk) -> None:
-    quota = {"op": "upload", "kind": "error", "status": 400, "message": "You exceeded your file storage quota of 100 GB"}
+    quota = {
+        "op": "upload",
+        "kind": "error",
+        "status": 400,
+        "message": "You exceeded your file storage quota of 100 GB",
+    }
     desk = make_desk(faults=[{**quota, "times": 3}])
     job = desk.submit(desk.task(), desk.table(numbered(20)), "--max-batch-requests", 10)
     assert "delete files at the provider" in desk.run("status", job).out.replace("\n", " ") + desk.events(job)
@@ -208,3 +213,14 @@ def test_case_73_a_retry_after_is_obeyed(make_desk: MakeDesk) -> None:
     assert desk.server.ledger()["calls"] == calls
     status = json.loads(desk.run("status", job, "--json").out)
     assert status["jobs"][0]["exit_code"] == 4
+
+
+def test_case_65_a_model_that_batches_do_not_have_fails_every_row_at_once(make_desk: MakeDesk) -> None:
+    fault = {"kind": "fail", "code": "model_not_found", "message": "no such model", "line": 1, "param": "body.model"}
+    desk = make_desk(faults=[fault])
+    job = desk.submit(desk.task(), desk.table(numbered(10)))
+    desk.settle(job)
+    assert {row["error"] for row in desk.results(job, codes=(3,))} == {
+        "model_not_found: the provider refused the batch: no such model (line 1)"
+    }
+    assert desk.server.ledger()["creates"] == 1, "the line it names is not to blame: no row is sent again"

@@ -115,9 +115,7 @@ def test_a_tick_without_room_for_its_intent_creates_nothing(full_desk: Desk, dis
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_disk_that_fills_up_at_any_moment_costs_nothing_twice(
-    full_desk: Desk, disk: SmallDisk, seed: int
-) -> None:
+def test_a_disk_that_fills_up_at_any_moment_costs_nothing_twice(full_desk: Desk, disk: SmallDisk, seed: int) -> None:
     desk, rng = full_desk, random.Random(f"full/{seed}")
     desk.server.post_faults([{"op": op, "kind": "slow", "wall_s": 0.05} for op in ("create", "content")])
     job = desk.submit(desk.task(), desk.table(numbered(40)), "--max-batch-requests", 10, "--no-tick")

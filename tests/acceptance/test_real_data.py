@@ -42,8 +42,17 @@ def run_night(make_desk: MakeDesk, seed: int, task: Path, table: Path, *, within
     size = -(-len(rows) // BATCHES)
     output = desk.folder / f"merged{table.suffix}"
     job = storm.submit(
-        desk, rng, desk.folder / "task.yaml", desk.folder / table.name, within_s, "-o", output,
-        "--max-batch-requests", size, "--max-attempts", 5,
+        desk,
+        rng,
+        desk.folder / "task.yaml",
+        desk.folder / table.name,
+        within_s,
+        "-o",
+        output,
+        "--max-batch-requests",
+        size,
+        "--max-attempts",
+        5,
     )
     (desk.folder / table.name).unlink()  # the job has its own copy
     ticks, killed = storm.night(desk, rng, job, within_s)
@@ -95,8 +104,10 @@ def test_generated_rows_in_a_bad_night(make_desk: MakeDesk, tmp_path: Path, seed
     with table.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["id", "text"])
-        writer.writerows((f"{row['id']}", f'{row["text"]}, "so" it goes\n{"·" * (number % 7)}')
-                         for number, row in enumerate(numbered(400)))
+        writer.writerows(
+            (f"{row['id']}", f'{row["text"]}, "so" it goes\n{"·" * (number % 7)}')
+            for number, row in enumerate(numbered(400))
+        )
     run_night(make_desk, seed, _task(tmp_path), table)
 
 
@@ -119,4 +130,3 @@ def test_a_calm_night_answers_every_row_once(make_desk: MakeDesk, tmp_path: Path
     assert outcomes(desk.results(job, codes=(0,))) == {"succeeded": 100}
     counted = desk.server.ledger()
     assert counted["requests_sent"] == counted["answered_once"] == 100 and counted["creates"] == BATCHES
-

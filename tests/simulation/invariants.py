@@ -31,8 +31,11 @@ def may_be_sent(world: World, batch: Batch) -> Iterator[str]:
 
 
 def is_waste(world: World, earlier: Batch, later: Batch) -> bool:
-    """The stated exception: a batch that came into view only after it had been proved absent, as long as that takes."""
-    hidden = earlier.visible_at - earlier.created_at > world.profile.proof_span_s
+    """The stated exception: a batch that came into view only after it had been proved absent, as long as that takes.
+
+    One that the provider lost for ever before it was ever seen never does.
+    """
+    hidden = earlier.visible_at - earlier.created_at > world.profile.proof_span_s or earlier.not_found_looks == FOREVER
     waited = later.created_at - earlier.created_at >= world.profile.proof_span_s
     return hidden and waited and earlier.told_at > later.created_at
 
@@ -134,6 +137,8 @@ def _known(world: World, db: sqlite3.Connection) -> Iterator[str]:
     now = world.clock.now()
     for batch in world.remote.batches.values():
         known = submissions.get(batch.tag)
+        if batch.not_found_looks == FOREVER and batch.told_at == FOREVER:
+            continue  # the provider lost it before it was ever seen
         if known is None:
             yield f"{batch.remote_id} has the tag {batch.tag}, which the store does not know"
         elif known["remote_id"] is None:
@@ -152,7 +157,9 @@ def _waste_is_told(world: World, db: sqlite3.Connection) -> Iterator[str]:
     texts = [row[0] for row in db.execute("SELECT text FROM event")]
     for batch in world.remote.batches.values():
         others = [b for row in batch.rows for b in world.remote.by_text[row.text] if b.created_at > batch.created_at]
-        wasted = any(is_waste(world, batch, other) and other.fate == "runs" for other in others)
+        wasted = batch.told_at != FOREVER and any(
+            is_waste(world, batch, other) and other.fate == "runs" for other in others
+        )
         known = db.execute("SELECT remote_id FROM submission WHERE tag = ?", (batch.tag,)).fetchone()
         if wasted and known and known[0] and not any(batch.remote_id in text or batch.tag in text for text in texts):
             yield f"{batch.remote_id} was paid for twice and no event says so"

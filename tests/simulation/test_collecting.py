@@ -174,6 +174,15 @@ def test_file_ids_that_come_late_are_waited_for(world: World, counts: str, delay
     assert world.remote.sent[texts[0]] == 1
 
 
+def test_patience_begins_anew_with_a_file_that_is_named_late(world: World) -> None:
+    texts = world.rows_of("a", 3)
+    late = {"file_delays": (25 * MINUTE, 0.0), "bad_fetches": {"output": ["gone"] * 8, "error": []}}
+    world.plan(fields=late, kinds={texts[2]: "bad_request"})
+    job = world.submit(3)
+    world.run()
+    assert outcomes(world, job) == ["succeeded", "succeeded", "errored"]
+
+
 def test_case_22_a_validation_failure_that_names_a_line_fails_that_row_only(world: World) -> None:
     error = BatchError("invalid_request", "not allowed", line=2)
     world.plan(fields={"fate": "rejected", "errors": (error,), "hidden_counts": True})

@@ -19,15 +19,15 @@ FIRST = int(os.environ.get("FIRST", "0"))
 SHARES = 30
 
 
-def _share(first: int, last: int) -> list[str]:
-    """Play seeds in a process of its own; returns what was violated."""
-    found = []
+def _share(first: int, last: int) -> dict[int, str]:
+    """Play seeds in a process of its own; returns what was violated, by seed."""
+    found = {}
     with Worlds() as worlds:
         for seed in range(first, last):
             try:
                 worlds.drop(run_seed(worlds, seed))
             except Violated as violated:
-                found.append(str(violated))
+                found[seed] = str(violated)
             except Exception as error:
                 error.add_note(f"in seed {seed}")
                 raise
@@ -42,8 +42,8 @@ def test_whatever_goes_wrong_nothing_is_lost_and_nothing_is_paid_twice() -> None
     # spawned, not forked: the test's own process may have threads
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         shares = [pool.submit(_share, start, min(start + size, FIRST + SEEDS)) for start in starts]
-        found = [violation for share in shares for violation in share.result()]
-    assert not found, f"{len(found)} of {SEEDS} seeds\n" + "\n\n".join(found[:3])
+        found = {seed: violation for share in shares for seed, violation in share.result().items()}
+    assert not found, f"{len(found)} of {SEEDS} seeds: {sorted(found)}\n" + "\n\n".join(list(found.values())[:3])
 
 
 @pytest.mark.skipif("SEED" not in os.environ, reason="SEED names a run to play again")

@@ -227,7 +227,9 @@ class World:
     def retry(self, job: Job, outcomes: frozenset[Outcome] = wishes.RETRIED_BY_DEFAULT) -> int:
         """The user's `retry`, remembered: what it names may be sent once more."""
         names = {outcome.value for outcome in outcomes}
-        rows = [row[0] for row in self.store.rows.merged(job.id) if row[1] in ("failed", "canceled") and row[2] in names]
+        rows = [
+            row[0] for row in self.store.rows.merged(job.id) if row[1] in ("failed", "canceled") and row[2] in names
+        ]
         count = wishes.retry(self.engine, self.store.jobs.get(job.id), outcomes)
         if count:
             self.say(f"retry of {job.name}: {count} rows")

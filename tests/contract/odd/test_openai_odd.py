@@ -274,7 +274,9 @@ def test_case_20_a_download_cut_short_is_noticed(cut: int, server: Scripted, ada
 def test_case_20_without_a_length_the_files_own_size_tells(cut: int, server: Scripted, adapter: OpenAIAdapter) -> None:
     body = b"{}\n{}\n"
     server.on("GET", "/v1/files/file-o", Reply(body=FILE | {"id": "file-o", "bytes": len(body)}))
-    server.on("GET", "/v1/files/file-o/content", Reply(body=body, cut=cut, length=False), Reply(body=body, length=False))
+    server.on(
+        "GET", "/v1/files/file-o/content", Reply(body=body, cut=cut, length=False), Reply(body=body, length=False)
+    )
     with pytest.raises(Transient):
         b"".join(adapter.fetch("file-o"))
     assert b"".join(adapter.fetch("file-o")) == body
