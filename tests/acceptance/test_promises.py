@@ -146,8 +146,9 @@ def test_a_rotated_key_sends_nothing_again_and_asks_for_a_person(keyed_desk: Cal
     for _ in range(8):
         desk.server.advance(900)
         desk.tick()
-    told = desk.tick("--strict", codes=(6,))
-    assert "not visible with this key" in told.err + desk.run("status", job).out
+    desk.tick("--strict", codes=(6,))
+    assert "needs you" in desk.run("status", job).out
+    assert "not visible with this key" in desk.run("logs", job).out
     assert desk.run("wait", job, codes=(6,)).code == 6
     assert desk.server.ledger()["creates"] == 1
     desk.env["NIGHT_KEY"] = "sk-the-right-project"
