@@ -52,6 +52,19 @@ def faults(rng: random.Random) -> list[dict[str, Any]]:
     ]
 
 
+def short_faults(_: random.Random) -> list[dict[str, Any]]:
+    """A few that certainly strike, for nights whose every command takes seconds to start."""
+    return [
+        {"op": "create", "kind": "drop_after", "nth": 2},
+        {"op": "create", "kind": "error_after", "status": 502, "nth": 4},
+        {"op": "create", "kind": "error", "status": 500, "nth": 6},
+        {"op": "upload", "kind": "drop", "nth": 3},
+        {"kind": "truncate", "share": 0.5, "length": "none", "at_line_end": True, "nth": 2},
+        {"kind": "row_status", "status": 500, "share": 0.3, "nth": 5},
+        {"kind": "list_lag", "seconds": 300, "nth": 2},
+    ]
+
+
 def interrupted(rng: random.Random, command: Command, within_s: float) -> bool:
     """Kill the command after a random while, most of the time; True where it was killed before its end."""
     if rng.random() < 0.3:
