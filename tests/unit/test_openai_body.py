@@ -143,8 +143,12 @@ def test_constant_parts_are_not_kept_for_another_task() -> None:
 
 
 def test_case_62_the_lines_url_is_the_profiles_endpoint() -> None:
-    line = BodyEncoder(Profile(name="p", chat_endpoint="/v4/chat/completions")).line("a", b"{}")
-    assert json.loads(line)["url"] == "/v4/chat/completions"
+    profile = Profile(name="p", endpoints={"chat": "/v4/chat/completions", "embedding": "/v4/embeddings"})
+    encoder = BodyEncoder(profile)
+    assert json.loads(encoder.line("a", b"{}"))["url"] == "/v4/chat/completions"
+    assert json.loads(encoder.line("a", b"{}", "embedding"))["url"] == "/v4/embeddings"
+    with pytest.raises(ValueError, match="profile p has no endpoint for moderation"):
+        encoder.line("a", b"{}", "moderation")
 
 
 @pytest.mark.parametrize("custom_id", ["", "a" * 65, "doc/1", "é", "a b", "a\n", '"'])
