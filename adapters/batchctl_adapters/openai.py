@@ -150,7 +150,9 @@ class OpenAIAdapter:
         """
         if upload_id is None:
             raise ValueError("this provider takes batches as uploaded files only")
-        endpoint = self._profile.endpoints[kind]
+        if (endpoint := self._profile.endpoints.get(kind)) is None:
+            what = f"create: profile {self._profile.name} has no endpoint for {kind} any more; nothing was sent"
+            raise Transient(what, code="not_sent")
         limit = self._profile.create_limit_s
         call = BoundedCall()
         client = self._open()

@@ -21,6 +21,7 @@ SHARES: Final = ("truncated", "refused", "filtered", "empty")
 _MARKER: Final = re.compile(r"\[answer:\s*([^\]]+?)\s*\]")
 _REASONING_MODELS: Final = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_CATEGORIES: Final = ("harassment", "hate", "illicit", "self-harm", "sexual", "violence")
 _CREATED: Final = 1_764_500_000
 
 
@@ -52,6 +53,7 @@ class RehearsalExecutor:
             "/v1/completions": self._completion,
             "/v1/responses": self._response,
             "/v1/embeddings": self._embedding,
+            "/v1/moderations": self._moderation,
         }
 
     def describe(self) -> str:
@@ -203,6 +205,28 @@ class RehearsalExecutor:
         used = sum(_tokens(len(text)) for text in texts)
         usage = {"prompt_tokens": used, "total_tokens": used}
         return {"object": "list", "model": body["model"], "data": data, "usage": usage}
+
+
+    def _moderation(self, body: Mapping[str, Any], digest: bytes) -> dict[str, Any]:
+        """Flags a text that names one of the categories, and no other."""
+        given = body.get("input")
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise BadRequest("'$.input' is invalid. Please check the API reference.", param="input")
+        return {"id": f"modr-{digest.hex()}", "model": body["model"], "results": [_moderated(text) for text in texts]}
+
+
+def _moderated(text: str) -> dict[str, Any]:
+    lower = text.lower()
+    categories = {name: name in lower for name in _CATEGORIES}
+    scores = {name: 0.9 if named else 0.01 for name, named in categories.items()}
+    applied = {name: ["text"] for name in _CATEGORIES}
+    return {
+        "flagged": any(categories.values()),
+        "categories": categories,
+        "category_scores": scores,
+        "category_applied_input_types": applied,
+    }
 
 
 def _vector(seed: str, size: int) -> list[float]:
