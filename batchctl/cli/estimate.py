@@ -54,6 +54,8 @@ def estimate(
         raise UsageError("\n".join(found.problems), hint=f"batchctl validate {task} {input} lists every problem")
     requests, size = sum(count for count, _ in found.batches), sum(size for _, size in found.batches)
     at_most = None if asked.max_output_tokens is None else asked.max_output_tokens * requests
+    if asked.kind in ("embedding", "moderation"):
+        at_most = 0  # their answers are no tokens
     if as_json:
         output.emit(
             "estimate",

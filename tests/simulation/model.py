@@ -107,9 +107,7 @@ class ModelAdapter:
             raise Transient("upload: no answer")
         return _upload(file)
 
-    def create(
-        self, upload_id: str | None, lines: Iterable[bytes], *, tag: str, kind: Kind = "chat"
-    ) -> RemoteBatch:
+    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str, kind: Kind = "chat") -> RemoteBatch:
         fate = self._begin("create", self._create_fate(), slow=True)
         match fate:
             case "refused":
