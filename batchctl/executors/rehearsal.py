@@ -6,9 +6,11 @@ right, a prompt can carry `[answer: LABEL]`; a prompt that names exactly one of 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import random
 import re
+import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -198,14 +200,19 @@ class RehearsalExecutor:
         size = body.get("dimensions", 8)
         if not isinstance(size, int) or not 1 <= size <= 3_072:
             raise BadRequest("Invalid value for 'dimensions' = must be 1 to 3072.", param="dimensions")
+        form = body.get("encoding_format", "float")
+        if form not in ("float", "base64"):
+            raise BadRequest(
+                f"Invalid value: '{form}'. Supported values are: 'float' and 'base64'.", param="encoding_format"
+            )
+        vectors = [_vector(self._seed_of(text), size) for text in texts]
         data = [
-            {"object": "embedding", "index": place, "embedding": _vector(self._seed_of(text), size)}
-            for place, text in enumerate(texts)
+            {"object": "embedding", "index": place, "embedding": vector if form == "float" else _packed(vector)}
+            for place, vector in enumerate(vectors)
         ]
         used = sum(_tokens(len(text)) for text in texts)
         usage = {"prompt_tokens": used, "total_tokens": used}
         return {"object": "list", "model": body["model"], "data": data, "usage": usage}
-
 
     def _moderation(self, body: Mapping[str, Any], digest: bytes) -> dict[str, Any]:
         """Flags a text that names one of the categories, and no other."""
@@ -235,6 +242,10 @@ def _vector(seed: str, size: int) -> list[float]:
     raw = [source.gauss(0, 1) for _ in range(size)]
     length = sum(value * value for value in raw) ** 0.5 or 1.0
     return [value / length for value in raw]
+
+
+def _packed(vector: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def _tokens(characters: int) -> int:

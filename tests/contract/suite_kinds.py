@@ -41,7 +41,8 @@ class KindsContract:
         assert {len(vectors) for vectors in found.values()} == {texts}
         assert {len(vector) for vectors in found.values() for vector in vectors} == {12}
         assert all(result.usage and result.usage.input_tokens for result in got.results.values())
-        _, _, again = run(world, adapter, 5, kind="embedding", texts=1, params={"dimensions": 12})
+        again_as = {"params": {"dimensions": 12}, "provider_params": {"encoding_format": "base64"}}
+        _, _, again = run(world, adapter, 5, kind="embedding", texts=1, **again_as)
         assert all(found[row_id][:1] == unpack(result.text or "") for row_id, result in again.results.items())
 
     def test_moderations_say_flagged_and_why(self, start: Start) -> None:
