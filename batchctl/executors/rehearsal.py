@@ -19,7 +19,7 @@ import orjson
 from batchctl.executors.base import Reply
 from batchctl.executors.instances import TooDeep, instance
 
-SHARES: Final = ("truncated", "refused", "filtered", "empty")
+SHARES: Final = ("truncated", "refused", "filtered", "empty", "restarted")
 _MARKER: Final = re.compile(r"\[answer:\s*([^\]]+?)\s*\]")
 _REASONING_MODELS: Final = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -37,7 +37,10 @@ class BadRequest(Exception):
 
 
 class RehearsalExecutor:
-    """An Executor (base.py). `shares` (0..1) of the answers are truncated, refused, filtered or empty."""
+    """An Executor (base.py). `shares` (0..1) of the answers are truncated, refused, filtered or empty.
+
+    A `restarted` response breaks off and begins anew, so that its second message has the whole text; others never do.
+    """
 
     concurrency = 1
 
@@ -182,7 +185,7 @@ class RehearsalExecutor:
             "error": None,
             "incomplete_details": {"reason": cut} if cut else None,
             "model": body["model"],
-            "output": [message],
+            "output": [*self._broken_off(message, digest), message],
             "usage": {
                 "input_tokens": usage["prompt_tokens"],
                 "input_tokens_details": usage["prompt_tokens_details"],
@@ -191,6 +194,14 @@ class RehearsalExecutor:
                 "total_tokens": usage["total_tokens"],
             },
         }
+
+    def _broken_off(self, message: dict[str, Any], digest: bytes) -> list[dict[str, Any]]:
+        if self._fate(digest) != "restarted":
+            return []
+        [part] = message["content"]
+        torn = {**part, "text": part["text"][: len(part["text"]) // 2]}
+        reasoning = {"id": f"rs_{digest.hex()}", "type": "reasoning", "summary": []}
+        return [reasoning, {**message, "id": f"msg_{digest.hex()}_0", "content": [torn]}]
 
     def _embedding(self, body: Mapping[str, Any], _: bytes) -> dict[str, Any]:
         given = body.get("input")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.acceptance.shell import ROOT, Shell, write_rows
 from tests.acceptance.test_cli_refusals import nothing_happened
+from tests.servers import QUICK, rehearsal
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -181,3 +182,18 @@ def test_empty_texts_of_embeddings_are_counted_and_fail_alone(shell: Shell) -> N
     table = pq.read_table("out.parquet")
     assert table.column("outcome").to_pylist() == ["succeeded", "errored", "succeeded"]
     assert [value is None for value in table.column("embedding").to_pylist()] == [False, True, False]
+
+
+def test_case_24_the_whole_text_counts_and_the_log_says_so(
+    shell: Shell,
+) -> None:
+    write_rows(Path("rows.csv"), 20)
+    Path("task.yaml").write_text(
+        "kind: responses\nmodel: small\nprompt: '{{ text }}'\noutput: {labels: [good, bad]}\n", encoding="utf-8"
+    )
+    with rehearsal(in_process=True, speed=1_000.0, timing=QUICK, shares={"restarted": 0.5}) as server:
+        add_profile(shell, "restless", f'base_url = "{server.base_url}"')
+        shell.ok("submit", "task.yaml", "rows.csv", "--provider", "restless", "-o", "out.jsonl", "--wait")
+    assert {row["batchctl_label"] in ("good", "bad") and row["error"] is None for row in rows_of("out.jsonl")} == {True}
+    several = re.search(r"collected 20 lines \((\d+) answers in several texts\)", shell.ok("logs", "rows-1").out)
+    assert several and 3 < int(several[1]) < 17

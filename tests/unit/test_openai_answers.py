@@ -186,7 +186,11 @@ def test_a_moderation_is_its_verdict_as_json() -> None:
 
 
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text("ab", max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("ab", max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
