@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchctl.columns import ColumnType, type_of_schema
 from batchctl.rowjson import JsonProblem, parse_exactly
 from batchctl.task import Task, schema_validator
+from batchctl_adapters.vectors import unpack
 
 ACCOUNT = ("outcome", "error", "finish_reason", "input_tokens", "output_tokens", "attempts", "batch")
 """Columns that the merge adds after the answer, in this order."""
+
+COUNTS = ("input_tokens", "output_tokens", "attempts")
+"""Those of them that are whole numbers."""
 
 _PREFIX = "batchctl_"
 _SHOWN = 80  # characters of a wrong answer in its problem
@@ -29,6 +34,7 @@ class Judge:
 
     def __init__(self, task: Task) -> None:
         self._labels = frozenset(task.output.labels or ())
+        self._one_vector = task.kind == "embedding" and task.each is None
         self._validator = None if task.output.json_schema is None else schema_validator(task.output.json_schema)
 
     def judge(self, text: str) -> Judged:
@@ -37,6 +43,8 @@ class Judge:
             return self._label(text)
         if self._validator is not None:
             return self._json(text)
+        if self._one_vector and " " in text:
+            return Judged(False, None, f"{text.count(' ') + 1} vectors for one text")
         return Judged(True, text, None)
 
     def _label(self, text: str) -> Judged:
@@ -75,6 +83,7 @@ class AnswerColumns:
     answer: Mapping[str, str]  # "answer", "label" or the schema's properties
     account: Mapping[str, str]  # the names in `ACCOUNT`
     spread: bool  # each of the schema's properties has a column
+    types: Mapping[str, ColumnType]  # by the name written; text, where it is not in here
 
     @property
     def names(self) -> list[str]:
@@ -103,10 +112,33 @@ def answer_columns(task: Task, input_columns: Iterable[str]) -> AnswerColumns:
         taken.add(name)
         return name
 
+    types, spread = _answer_types(task)
+    answer = {key: named(key) for key in types}
+    account = {key: named(key) for key in ACCOUNT}
+    written = {answer[key]: kind for key, kind in types.items()}
+    written |= {account[key]: ColumnType.INTEGER for key in COUNTS}
+    return AnswerColumns(answer, account, spread, written)
+
+
+def _answer_types(task: Task) -> tuple[dict[str, ColumnType], bool]:
+    """The answer's own columns with their types, and whether the answer is an object spread over them."""
+    if task.kind == "embedding":
+        return {"embedding": ColumnType.VECTOR} if task.each is None else {"embeddings": ColumnType.VECTORS}, False
+    if task.kind == "moderation":
+        return {"flagged": ColumnType.BOOLEAN, "categories": ColumnType.JSON, "category_scores": ColumnType.JSON}, True
     properties = (task.output.json_schema or {}).get("properties")
-    spread = isinstance(properties, dict) and bool(properties)
-    keys = list(properties or ()) if spread else ["label" if task.output.labels is not None else "answer"]
-    return AnswerColumns({key: named(key) for key in keys}, {key: named(key) for key in ACCOUNT}, spread)
+    if isinstance(properties, dict) and properties:
+        return {key: type_of_schema(schema) for key, schema in properties.items()}, True
+    return {"label" if task.output.labels is not None else "answer": ColumnType.TEXT}, False
+
+
+def reader_of(task: Task) -> Callable[[str], Any] | None:
+    """What makes a value of a stored answer: parsed JSON, a vector or a list of them; None where it is the text."""
+    if task.kind == "embedding":
+        return unpack if task.each is not None else lambda text: unpack(text)[0]
+    if task.kind == "moderation" or task.output.json_schema is not None:
+        return lambda text: parse_exactly(text.encode())
+    return None
 
 
 def _parsed(text: str) -> Any:

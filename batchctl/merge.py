@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchctl.answers import AnswerColumns, answer_columns
+from batchctl.answers import AnswerColumns, answer_columns, reader_of
+from batchctl.columns import ColumnType, Vectors, infer_types
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
-from batchctl.outputs import open_output
-from batchctl.rowjson import parse_exactly
+from batchctl.outputs import PARQUET, open_output
 from batchctl.task import Task
+from batchctl_adapters.vectors import unpack
 from batchctl_store.records import Job, StoreError
 from batchctl_store.spool import SpoolError
 
@@ -64,7 +66,7 @@ def merge_job(engine: Engine, job: Job) -> None:
 
 
 def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
-    """Write every row of the job to `path` (.jsonl or .csv), as it stands now.
+    """Write every row of the job to `path` (.jsonl, .csv or .parquet), as it stands now.
 
     Raises StoreError where the rows written are not the rows taken in: the file is not put in place then.
     """
@@ -73,7 +75,7 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
     accounting = Accounting()
     with (
         engine.spool.reader(f"{job.spool}/rows") as rows,
-        open_output(path, columns=job.columns, added=added.names) as output,
+        open_output(path, columns=job.columns, added=added.names, types=_types(engine, job, added, path)) as output,
     ):
         for raw, extra in _rows(engine, job, task, added, accounting, rows.lines()):
             output.write(raw, extra)
@@ -84,10 +86,29 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
     return accounting
 
 
+def _types(engine: Engine, job: Job, added: AnswerColumns, path: Path) -> Mapping[str, ColumnType | Vectors]:
+    """What a typed output has to know beforehand: looked for only where the file has types."""
+    if path.suffix.lower() != PARQUET:
+        return {}
+    with engine.spool.reader(f"{job.spool}/rows") as rows:
+        found: dict[str, ColumnType | Vectors] = {**infer_types(rows.lines(), job.columns), **added.types}
+    for name, type_ in added.types.items():
+        if type_ in (ColumnType.VECTOR, ColumnType.VECTORS):
+            found[name] = Vectors(_dimensions(engine, job), several=type_ is ColumnType.VECTORS)
+    return found
+
+
+def _dimensions(engine: Engine, job: Job) -> int | None:
+    """Of the first vector there is; all of a job's are of one model and have as many."""
+    with closing(engine.store.rows.merged(job.id)) as stored:
+        answer = next((row[5] for row in stored if row[2] == "succeeded" and row[5]), None)
+    return None if answer is None else len(unpack(answer.partition(" ")[0])[0])
+
+
 def _rows(
     engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting, lines: Iterator[bytes]
 ) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
-    outcomes, parsed = accounting.outcomes, task.output.json_schema is not None
+    outcomes, read = accounting.outcomes, reader_of(task)
     for raw, stored in zip(lines, engine.store.rows.merged(job.id), strict=True):
         _, state, outcome, attempts, batch, answer, finish, tokens_in, tokens_out, _cached, _model, code, error = stored
         word = outcome or state
@@ -109,7 +130,7 @@ def _rows(
         if task.expected is not None and succeeded:
             accounting.judged += 1
             accounting.correct += _gold(raw, task.expected) == answer
-        yield raw, added.cells(parse_exactly(value.encode()) if parsed and value is not None else value, account)
+        yield raw, added.cells(read(value) if read is not None and value is not None else value, account)
 
 
 def _reason(code: str | None, error: str | None) -> str | None:

@@ -11,14 +11,17 @@ import csv
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol, Self
 
+from batchctl.columns import ColumnType, Vectors
 from batchctl.errors import UsageError
 from batchctl.rowjson import parse_object, to_json
 
-SUFFIXES = (".jsonl", ".csv")
+PARQUET = ".parquet"
+SUFFIXES = (".jsonl", ".csv", PARQUET)
 _BUFFER = 1024 * 1024  # bytes
 _LINE_END_LIKE = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 
@@ -42,27 +45,41 @@ def open_output(
     *,
     columns: Sequence[str],
     added: Sequence[str],
+    types: Mapping[str, ColumnType | Vectors] | None = None,
     source: str | os.PathLike[str] | None = None,
 ) -> OutputWriter:
-    """A writer for `path` (.jsonl or .csv) of the input's `columns` and the `added` ones; `source` is the input file.
+    """A writer for `path` (.jsonl, .csv, .parquet) of the input's `columns` and the `added` ones.
 
-    Raises UsageError where the path cannot be written; ValueError where a column would be there twice.
+    `types` are needed for Parquet, where a column without one is text. `source` is the input file. Raises UsageError
+    where the path cannot be written; ValueError where a column would be there twice.
     """
     twice = [name for name in added if name in set(columns)] or len({*added}) != len(added)
     if twice:
         raise ValueError(f"added columns collide with the input's: {twice}")
     target = check_output(path, source=source)
-    kind = _JsonlWriter if target.suffix.lower() == ".jsonl" else _CsvWriter
-    return kind(target, [*columns, *added])
+    names = [*columns, *added]
+    match target.suffix.lower():
+        case ".jsonl":
+            return _JsonlWriter(target, names)
+        case ".csv":
+            return _CsvWriter(target, names)
+        case _:
+            from batchctl.parquet import ParquetRows
+
+            return ParquetRows(target, {name: (types or {}).get(name, ColumnType.TEXT) for name in names})
 
 
 def check_output(path: str | os.PathLike[str], *, source: str | os.PathLike[str] | None = None) -> Path:
     """The real path that will be written; raises UsageError where it cannot be (asked before anything is sent)."""
     named, target = Path(path), Path(path).resolve()
     if named.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{named}: cannot tell the output's format", hint="end the name in .jsonl or .csv")
+        raise UsageError(f"{named}: cannot tell the output's format", hint="end the name in .jsonl, .csv or .parquet")
     if target.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{named}: is a link to {target}, whose format is unknown", hint="name a .jsonl or .csv file")
+        raise UsageError(
+            f"{named}: is a link to {target}, whose format is unknown", hint="name a .jsonl, .csv or .parquet file"
+        )
+    if target.suffix.lower() == PARQUET and find_spec("pyarrow") is None:
+        raise UsageError(f"{named}: writing Parquet needs pyarrow", hint="pip install 'batchctl[parquet]'")
     if target.is_dir():
         raise UsageError(f"{named}: is a folder", hint="name a file in it")
     if not target.parent.is_dir():
@@ -100,7 +117,9 @@ class _AtomicFile:
         self._temporary.unlink(missing_ok=True)
 
 
-class _Writer:
+class FileWriter:
+    """What the formats share: a file that appears whole. `_begin` writes what comes first, `_end` what comes last."""
+
     def __init__(self, target: Path, columns: list[str]) -> None:
         self._target = target
         self._columns = columns
@@ -121,6 +140,7 @@ class _Writer:
         assert self._out is not None
         try:
             if kind is None:
+                self._end()
                 self._out.commit()
         finally:
             self._out.discard()
@@ -128,8 +148,11 @@ class _Writer:
     def _begin(self, file: BinaryIO) -> None:
         raise NotImplementedError
 
+    def _end(self) -> None:
+        """Nothing more."""
 
-class _JsonlWriter(_Writer):
+
+class _JsonlWriter(FileWriter):
     def _begin(self, file: BinaryIO) -> None:
         self._write = file.write
 
@@ -143,7 +166,7 @@ class _JsonlWriter(_Writer):
         self._write(line)
 
 
-class _CsvWriter(_Writer):
+class _CsvWriter(FileWriter):
     def _begin(self, file: BinaryIO) -> None:
         self._rows = csv.writer(_LineFeeds(file), lineterminator="\r\n")
         self._rows.writerow(self._columns)
@@ -151,7 +174,7 @@ class _CsvWriter(_Writer):
     def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
         cells = {**parse_object(raw), **extra}
         row = map(cells.get, self._columns)
-        self._rows.writerow([cell if type(cell) in _WRITTEN_AS_IS else _cell(cell) for cell in row])
+        self._rows.writerow([cell if type(cell) in _WRITTEN_AS_IS else cell_text(cell) for cell in row])
 
 
 class _LineFeeds:
@@ -168,5 +191,6 @@ class _LineFeeds:
 _WRITTEN_AS_IS = frozenset({str, int, type(None)})
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A cell as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else to_json(value).decode()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import Any
 
 from batchctl.errors import InputError
 from batchctl.inputs import Row
-from batchctl.task import Task
+from batchctl.task import ITEM, Task
 from batchctl.templates import MissingColumn, PromptTemplate, TemplateProblem
-from batchctl_adapters.base import Request
+from batchctl_adapters.base import ASKED_IN_MESSAGES, Request
 
 
 class Renderer:
@@ -38,14 +39,18 @@ class Renderer:
         self._fixed: list[dict[str, Any]] | None = None
         if self._system is None or self._system.is_constant:
             self._fixed = self._opening({})
+        self._kind, self._each = task.kind, task.each
+        self._in_messages = task.kind in ASKED_IN_MESSAGES
         self._output = task.output.shape
         self._max_output_tokens = task.max_output_tokens
-        self._params = task.params.given
+        self._params = task.params.given if task.dimensions is None else {"dimensions": task.dimensions}
         self._provider_params = task.provider_params
 
     def request(self, row: Row) -> Request:
         """The row's request. Raises InputError that names row, line and column."""
         values = row.values
+        if not self._in_messages:
+            return self._of_texts(self._texts(row))
         try:
             fixed = self._fixed
             opening = fixed if fixed is not None else self._opening(values)
@@ -53,8 +58,51 @@ class Renderer:
         except TemplateProblem as problem:
             raise self._refusal(problem, row) from problem
         return Request(
-            self._model, messages, self._output, self._max_output_tokens, self._params, self._provider_params
+            self._model,
+            messages,
+            self._output,
+            self._max_output_tokens,
+            self._params,
+            self._provider_params,
+            self._kind,
         )
+
+    def sample(self) -> Request:
+        """A request with the templates as they stand, no row in them: for what is the same in every row."""
+        if not self._in_messages:
+            return self._of_texts([self._prompt.source])
+        system = [] if self._system is None else [{"role": "system", "content": self._system.source}]
+        messages = [*system, *self._shots, {"role": "user", "content": self._prompt.source}]
+        return replace(self._of_texts([]), messages=messages)
+
+    def _of_texts(self, texts: list[str]) -> Request:
+        return Request(
+            self._model,
+            [],
+            self._output,
+            self._max_output_tokens,
+            self._params,
+            self._provider_params,
+            self._kind,
+            texts,
+        )
+
+    def _texts(self, row: Row) -> list[str]:
+        """The row's input: one text, or one for each item of its column `each`."""
+        values = row.values
+        try:
+            if self._each is None:
+                return [self._prompt.render(values)]
+            if self._each not in values:
+                raise MissingColumn(self._each)
+            items = values[self._each]
+            if not isinstance(items, list) or not items:
+                what = f"row {row.number}: {self._each} must be a list with at least one text, it is {_shown(items)}"
+                hint = f'give a JSON list, such as ["a", "b"], or leave `each: {self._each}` out of the task'
+                raise InputError(self._source, row.line, what, hint=hint)
+            return [self._prompt.render({**values, ITEM: item}) for item in items]
+        except TemplateProblem as problem:
+            raise self._refusal(problem, row) from problem
 
     def _opening(self, values: Any) -> list[dict[str, Any]]:
         system = [] if self._system is None else [{"role": "system", "content": self._system.render(values)}]
@@ -68,3 +116,8 @@ class Renderer:
         hint = f"did you mean {near[0]!r}?" if near else "add the column, or test it: {% if NAME is defined %}"
         what = f"row {row.number}: the task uses the column {problem.column!r}, this row has: {has}"
         return InputError(self._source, row.line, what, hint=hint)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

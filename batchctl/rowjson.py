@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter
 from typing import Any, NoReturn, Self
 
@@ -167,6 +168,8 @@ def _refuse_lone_surrogates(value: Any, raw: bytes) -> None:
 def _spelled(value: Any) -> Any:
     if isinstance(value, JsonNumber):
         return orjson.Fragment(value.text)
+    if isinstance(value, array):
+        return value.tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -175,6 +178,6 @@ def _dump(value: Any) -> str:
         return value.text
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(key)}:{_dump(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | array):
         return "[" + ",".join(map(_dump, value)) + "]"
     return json.dumps(value, allow_nan=False)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -18,7 +18,23 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from batchctl.errors import TaskError
 from batchctl.templates import PromptTemplate, TemplateProblem
 from batchctl.yamltree import Place, Tree, read_tree
-from batchctl_adapters.base import Output
+from batchctl_adapters.base import Kind, Output
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ITEM = "item"
+"""What the prompt calls one text of the column `each`."""
+
+_ONLY_FOR: Mapping[str, tuple[Kind, ...]] = {
+    "system": ("chat", "responses"),
+    "few_shot": ("chat", "responses"),
+    "output": ("chat", "responses", "completion"),
+    "expected": ("chat", "responses", "completion"),
+    "max_output_tokens": ("chat", "responses", "completion"),
+    "params": ("chat", "responses", "completion"),
+    "each": ("embedding",),
+    "dimensions": ("embedding",),
+}
+"""Keys that not every kind has."""
 
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*(\w+)\s*\}(?!\})")
 _EMPTY = "is empty; give a value or remove the key"
@@ -152,27 +168,29 @@ class Task(BaseModel):
     model_config = _STRICT
 
     name: str | None = None
-    kind: str = "chat"
+    kind: Kind = "chat"
     model: Annotated[str, Field()]
     prompt: str
+    each: str | None = None
     system: str | None = None
     few_shot: Annotated[tuple[Example, ...], BeforeValidator(_listed)] = ()
     output: OutputSpec = OutputSpec()
     expected: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None
     params: Params = Params()
     provider_params: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("kind")
+    @field_validator("kind", mode="before")
     @classmethod
-    def _supported_kind(cls, kind: str) -> str:
-        if kind == "embedding":
-            raise _wrong("embedding is not supported yet; write `kind: chat`")
-        if kind != "chat":
-            raise _wrong(f"there is no kind {kind!r}; write `kind: chat`")
+    def _known_kind(cls, kind: Any) -> Any:
+        if isinstance(kind, str) and kind not in KINDS:
+            near = difflib.get_close_matches(kind, KINDS, 1)
+            fix = f"did you mean `kind: {near[0]}`?" if near else f"write one of {', '.join(KINDS)}"
+            raise _wrong(f"there is no kind {kind!r}; {fix}")
         return kind
 
-    @field_validator("name", "model", "expected")
+    @field_validator("name", "model", "expected", "each")
     @classmethod
     def _not_blank(cls, value: str | None) -> str | None:
         return value if value is None else _a_text(value)
@@ -192,7 +210,10 @@ class Task(BaseModel):
     def columns(self) -> tuple[str, ...]:
         """Columns that the templates name, in order; some may be optional (`{% if note is defined %}`)."""
         sources = [source for source in (self.system, self.prompt) if source is not None]
-        return tuple(dict.fromkeys(name for source in sources for name in PromptTemplate(source).columns))
+        names = [name for source in sources for name in PromptTemplate(source).columns]
+        if self.each is not None:
+            names = [self.each, *(name for name in names if name != ITEM)]
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def digest(self) -> str:
@@ -308,6 +329,7 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     for key in Task.model_fields:
         if key in value and value[key] is None:
             yield (key,), _EMPTY
+    yield from _wrong_for_kind(value, template)
     output = value.get("output")
     if isinstance(output, dict) and all(inner is None for inner in output.values()):
         yield ("output", *output), _ONE_OUTPUT
@@ -316,6 +338,15 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
         if isinstance(shot, dict):
             for key, what in _wrong_shot(shot, output, template):
                 yield ("few_shot", number, key), what
+
+
+def _wrong_for_kind(value: Mapping[str, Any], template: PromptTemplate | None) -> Iterator[tuple[Place, str]]:
+    kind, each = value.get("kind", "chat"), value.get("each")
+    for key, kinds in _ONLY_FOR.items():
+        if value.get(key) is not None and kind in KINDS and kind not in kinds:
+            yield (key,), f"means nothing for kind {kind}; remove it, it belongs to {', '.join(kinds)}"
+    if template is not None and isinstance(each, str) and ITEM not in template.columns:
+        yield ("prompt",), f"does not use the texts of the column {each!r}; write {{{{ {ITEM} }}}} for each of them"
 
 
 def _wrong_shot(shot: Mapping[str, Any], output: Any, template: PromptTemplate | None) -> Iterator[tuple[str, str]]:

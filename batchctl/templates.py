@@ -48,6 +48,7 @@ class PromptTemplate:
     def __init__(self, source: str, *, max_chars: int = MAX_CHARS) -> None:
         """Raises TemplateProblem."""
         environment = _environment()
+        self.source = source
         try:
             tree = environment.parse(source)
             self.columns = _columns(tree)

@@ -5,13 +5,19 @@ Nothing here knows a provider, a store or the engine. Times are UTC epoch second
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 CUSTOM_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 """The alphabet every provider takes (PROVIDERS.md 1.4)."""
+
+Kind = Literal["chat", "responses", "embedding", "completion", "moderation"]
+"""What a task asks for, in no provider's words; a profile says which endpoint each is."""
+
+ASKED_IN_MESSAGES: frozenset[Kind] = frozenset({"chat", "responses"})
+"""Kinds whose requests carry `messages`; the others carry `input` texts."""
 
 
 class Outcome(StrEnum):
@@ -53,8 +59,10 @@ class Output:
 class Request:
     """One row, rendered, in no provider's words.
 
-    `messages` are `{"role": "system" | "user" | "assistant", "content": str}` in order. `params` are portable
-    sampling settings (temperature, top_p, seed, stop); `provider_params` are merged into the body as they are.
+    `messages` are `{"role": "system" | "user" | "assistant", "content": str}` in order; kinds that are not asked in
+    messages have `input` instead: one text, or for an embedding one or more. `params` are portable settings
+    (temperature, top_p, seed, stop; dimensions of an embedding); `provider_params` are merged into the body as they
+    are.
     """
 
     model: str
@@ -63,6 +71,25 @@ class Request:
     max_output_tokens: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     provider_params: Mapping[str, Any] = field(default_factory=dict)
+    kind: Kind = "chat"
+    input: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a request that the provider would refuse, or that does not do what it seems to.
+
+    `place` is the key in the task file (`provider_params.stream`), `what` and `fix` are for the user. Where `doubtful`,
+    it is a warning: the rule is a provider's habit that may change, or the request may be meant like that.
+    """
+
+    place: str
+    what: str
+    fix: str
+    doubtful: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +114,9 @@ class Capabilities:
     proof_looks: int
     concurrent_uploads: int
     min_requests: int = 1
+    kinds: frozenset[Kind] = frozenset({"chat"})
+    max_inputs: int | None = None  # texts of all embedding requests in one batch (CASES.md 43)
+    max_request_inputs: int | None = None  # texts of one embedding request
     discount: float = 0.5
     terms_url: str = ""
     as_of: str = ""
@@ -169,7 +199,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The provider's final word on one request, judged by its content and not by the file it stood in."""
+    """The provider's final word on one request, judged by its content and not by the file it stood in.
+
+    `text` is the answer: of an embedding its vectors as `vectors.pack` writes them, of a moderation a JSON object with
+    `flagged`, `categories` and `category_scores`. Where the answer came in several texts, `text` is all of them joined
+    and `parts` is each of them.
+    """
 
     custom_id: str
     outcome: Outcome
@@ -179,6 +214,7 @@ class Result:
     model: str | None = None  # as echoed, with the fingerprint where there is one
     error_code: str | None = None
     error: str | None = None
+    parts: tuple[str, ...] = ()
 
 
 class BadLine(ValueError):
@@ -249,7 +285,11 @@ class BatchAdapter(Protocol):
         """
         ...
 
-    def encode_line(self, custom_id: str, body: bytes) -> bytes:
+    def lint(self, request: Request) -> list[Finding]:
+        """What can be told of any row's request before a row is sent: from its model, kind and settings."""
+        ...
+
+    def encode_line(self, custom_id: str, body: bytes, *, kind: Kind = "chat") -> bytes:
         """One line as it is sent, `\\n` included: sizes are measured on this and not guessed."""
         ...
 
@@ -260,8 +300,8 @@ class BatchAdapter(Protocol):
         """
         ...
 
-    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str) -> RemoteBatch:
-        """Create the batch once, never retried here.
+    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str, kind: Kind = "chat") -> RemoteBatch:
+        """Create the batch once, never retried here; `kind` is that of its lines.
 
         Raises SubmitUnknown unless it is certain that no batch was created. `lines` is for inline transports.
         """
@@ -279,7 +319,7 @@ class BatchAdapter(Protocol):
         """The bytes of one result file in chunks. Raises Transient where it came shorter than announced."""
         ...
 
-    def parse(self, line: bytes) -> Result:
+    def parse(self, line: bytes, *, kind: Kind = "chat") -> Result:
         """One result line, without its line end. Raises BadLine where it cannot be read or has no id."""
         ...
 

@@ -18,6 +18,8 @@ from .base import (
     Absent,
     Capabilities,
     Doubt,
+    Finding,
+    Kind,
     Observed,
     Phase,
     RemoteBatch,
@@ -31,6 +33,7 @@ from .bounded import BoundedCall, OutOfTime
 from .errors import AdapterError, Billing, Permanent, RemoteGone, SubmitUnknown, Transient
 from .keys import Secret, is_loopback
 from .openai_body import BodyEncoder
+from .openai_lint import lint
 from .openai_listing import Listing, match, sweep
 from .openai_results import parse_result
 from .profile import Profile
@@ -87,6 +90,9 @@ class OpenAIAdapter:
             proof_span_s=profile.proof_span_s,
             proof_looks=profile.proof_looks,
             concurrent_uploads=profile.concurrent_uploads,
+            kinds=frozenset(profile.endpoints),
+            max_inputs=profile.max_inputs,
+            max_request_inputs=profile.max_request_inputs,
             discount=profile.discount,
             terms_url=profile.terms_url,
             as_of=profile.as_of,
@@ -96,9 +102,13 @@ class OpenAIAdapter:
         """As `BodyEncoder.body`: `output`, `params` and `provider_params` are taken as constant objects."""
         return self._encoder.body(request)
 
-    def encode_line(self, custom_id: str, body: bytes) -> bytes:
+    def lint(self, request: Request) -> list[Finding]:
+        """As `openai_lint.lint`."""
+        return lint(request, self._profile)
+
+    def encode_line(self, custom_id: str, body: bytes, *, kind: Kind = "chat") -> bytes:
         """As `BodyEncoder.line`."""
-        return self._encoder.line(custom_id, body)
+        return self._encoder.line(custom_id, body, kind)
 
     def upload(self, lines: Iterable[bytes], *, name: str, size: int) -> Upload:
         """Stream the lines as `<name>.jsonl` of exactly `size` bytes; a name without that ending is refused (case 53).
@@ -132,7 +142,7 @@ class OpenAIAdapter:
             raise Permanent(self._key.scrub(f"upload of {name} was not accepted: {data.get('status_details')}"))
         return upload
 
-    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str) -> RemoteBatch:
+    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str, kind: Kind = "chat") -> RemoteBatch:
         """One POST on a connection of its own, within `create_limit_s` in all; afterwards nothing more can be sent.
 
         Raises SubmitUnknown once a byte may have left without a trustworthy answer; Transient where none left, and
@@ -140,6 +150,9 @@ class OpenAIAdapter:
         """
         if upload_id is None:
             raise ValueError("this provider takes batches as uploaded files only")
+        if (endpoint := self._profile.endpoints.get(kind)) is None:
+            what = f"create: profile {self._profile.name} has no endpoint for {kind} any more; nothing was sent"
+            raise Transient(what, code="not_sent")
         limit = self._profile.create_limit_s
         call = BoundedCall()
         client = self._open()
@@ -147,7 +160,7 @@ class OpenAIAdapter:
         # The total is what counts; a time-out of a single read is only there in case the thread is left behind.
         once = client.with_options(http_client=http, max_retries=0, timeout=self._timeout(read=limit + _IO_S))
         try:
-            raw = call.run(lambda: self._post_batch(once, upload_id, tag), limit)
+            raw = call.run(lambda: self._post_batch(once, upload_id, tag, endpoint), limit)
         except OutOfTime as err:
             raise self._no_answer(call, str(err)) from None
         except Exception as err:
@@ -159,13 +172,13 @@ class OpenAIAdapter:
         except ValueError:
             raise self._no_answer(call, "the answer is not a batch") from None
 
-    def _post_batch(self, client: OpenAI, upload_id: str, tag: str) -> bytes:
+    def _post_batch(self, client: OpenAI, upload_id: str, tag: str, endpoint: str) -> bytes:
         profile = self._profile
         extra: dict[str, Any] = {"metadata": {wire.TAG_KEY: tag}} if profile.metadata else {}
         if (seconds := profile.output_expires_after_s) is not None:
             extra["output_expires_after"] = {"anchor": "created_at", "seconds": seconds}
         # The SDK's types know OpenAI's own window and endpoints only; at run time any are passed on.
-        extra |= {"completion_window": profile.completion_window, "endpoint": profile.chat_endpoint}
+        extra |= {"completion_window": profile.completion_window, "endpoint": endpoint}
         return client.batches.with_raw_response.create(input_file_id=upload_id, **extra).http_response.content
 
     def _no_answer(self, call: BoundedCall, why: str) -> AdapterError:
@@ -307,9 +320,9 @@ class OpenAIAdapter:
             return 0
         return self._parsed(wire.parse_upload, data, what).size or 0
 
-    def parse(self, line: bytes) -> Result:
+    def parse(self, line: bytes, *, kind: Kind = "chat") -> Result:
         """As `openai_results.parse_result`."""
-        return parse_result(line)
+        return parse_result(line, kind)
 
     def cancel(self, remote_id: str) -> None:
         """Ask for cancellation. A refusal is fine where the batch ended or is ending (CASES.md 5)."""

@@ -1,4 +1,4 @@
-"""Requests in OpenAI's words: the body of a chat completion and the batch line around it, as bytes.
+"""Requests in OpenAI's words: the body for each endpoint and the batch line around it, as bytes.
 
 Encoding runs once a row for millions of rows, so what all rows of a task share is encoded once and spliced.
 """
@@ -6,12 +6,13 @@ Encoding runs once a row for millions of rows, so what all rows of a task share 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import orjson
 
-from .base import CUSTOM_ID_PATTERN, Output, Request
+from .base import CUSTOM_ID_PATTERN, Kind, Output, Request
 from .profile import Profile
 
 _valid_id = re.compile(CUSTOM_ID_PATTERN).fullmatch
@@ -27,6 +28,25 @@ _MAX_DEPTH = 10
 _MAX_TEXT = 120_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the body of one kind of request is written."""
+
+    content: str  # the key of what a row asks
+    limit: str | None = None  # the key of the answer's longest length; None: as the profile says
+    messages: bool = False  # the content is the request's messages, else its texts
+    schema: Literal["response_format", "text"] | None = None  # where a schema for the answer stands
+
+
+_FORMS: Mapping[Kind, _Form] = {
+    "chat": _Form("messages", messages=True, schema="response_format"),
+    "responses": _Form("input", "max_output_tokens", messages=True, schema="text"),
+    "embedding": _Form("input"),
+    "completion": _Form("prompt", "max_tokens"),
+    "moderation": _Form("input"),
+}
+
+
 class BodyEncoder:
     """Encodes requests for one profile; safe to use from several threads.
 
@@ -34,10 +54,12 @@ class BodyEncoder:
     """
 
     def __init__(self, profile: Profile) -> None:
+        self._profile = profile
         self._structured = profile.structured_output
-        self._max_tokens_param = profile.max_tokens_param
-        url = orjson.dumps(profile.chat_endpoint)
-        self._middle = b'","method":"POST","url":' + url + b',"body":'
+        self._middles = {
+            kind: b'","method":"POST","url":' + orjson.dumps(path) + b',"body":'
+            for kind, path in profile.endpoints.items()
+        }
         self._last: tuple[Request, bytes, bytes] | None = None
         self._opening: tuple[list[dict[str, Any]], bytes] = ([], b"[")
 
@@ -47,9 +69,9 @@ class BodyEncoder:
         if last is None or not _same_frame(last[0], request):
             last = self._last = (request, *self._frame(request))
         head, tail = last[1], last[2]
-        if not tail:  # provider_params brought messages of their own
+        if not tail:  # provider_params brought a content of their own
             return head
-        return head + self._messages(request) + tail
+        return head + (self._messages(request) if request.messages else _texts(request.input)) + tail
 
     def _messages(self, request: Request) -> bytes:
         """All messages; those before the last are the same objects in every row and encoded once."""
@@ -67,29 +89,36 @@ class BodyEncoder:
             return message
         return {**message, "content": _dumps({"label": message["content"]}).decode()}
 
-    def line(self, custom_id: str, body: bytes) -> bytes:
-        """The batch line around `body`, `\\n` included. Raises ValueError for an id no provider takes."""
+    def line(self, custom_id: str, body: bytes, kind: Kind = "chat") -> bytes:
+        """The batch line around `body`, `\\n` included.
+
+        Raises ValueError for an id no provider takes and for a kind that the profile has no endpoint for.
+        """
         if not _valid_id(custom_id):
             raise ValueError(f"custom_id {custom_id!r} does not match {CUSTOM_ID_PATTERN}")
-        return b'{"custom_id":"' + custom_id.encode() + self._middle + body + b"}\n"
+        try:
+            return b'{"custom_id":"' + custom_id.encode() + self._middles[kind] + body + b"}\n"
+        except KeyError:
+            raise ValueError(f"profile {self._profile.name} has no endpoint for {kind}") from None
 
     def _frame(self, request: Request) -> tuple[bytes, bytes]:
-        """What stands before and after the messages."""
-        body: dict[str, Any] = {"model": request.model, "messages": []}
+        """What stands before and after the content."""
+        form = _FORMS[request.kind]
+        body: dict[str, Any] = {"model": request.model, form.content: None}
         body.update(request.params)
         if request.max_output_tokens is not None:
-            body[self._max_tokens_param] = request.max_output_tokens
-        if self._structured and (response_format := _response_format(request.output)) is not None:
-            body["response_format"] = response_format
-        body.update(request.provider_params)
+            body[form.limit or self._profile.max_tokens_param] = request.max_output_tokens
+        if self._structured and form.schema is not None:
+            body.update(_schema_asked(request.output, form.schema))
+        body.update(_merged(request.provider_params, body))
         if body.get("stream"):
             raise ValueError("stream is not possible in a batch: remove it from provider_params")
-        if body["messages"] != [] or "messages" in request.provider_params:
+        if form.content in request.provider_params:
             return _without_separators(_dumps(body)), b""
         model = {"model": body.pop("model")}
-        del body["messages"]
+        del body[form.content]
         tail = _dumps(body)[1:]
-        head = _without_separators(_dumps(model))[:-1] + b',"messages":'
+        head = _without_separators(_dumps(model))[:-1] + b',"' + form.content.encode() + b'":'
         return head, (b"," if body else b"") + _without_separators(tail)
 
 
@@ -100,7 +129,19 @@ def _same_frame(one: Request, other: Request) -> bool:
         and one.provider_params is other.provider_params
         and one.max_output_tokens == other.max_output_tokens
         and one.model == other.model
+        and one.kind == other.kind
     )
+
+
+def _texts(texts: Sequence[str]) -> bytes:
+    """One text stands alone, several as a list."""
+    return _without_separators(_dumps(texts[0] if len(texts) == 1 else list(texts)))
+
+
+def _merged(own: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The provider's own settings, where `text: {verbosity: low}` leaves the schema beside it as it is."""
+    asked, given = body.get("text"), own.get("text")
+    return {**own, "text": {**asked, **given}} if isinstance(asked, dict) and isinstance(given, dict) else own
 
 
 def _dumps(value: object) -> bytes:
@@ -122,7 +163,8 @@ def _without_separators(line: bytes) -> bytes:
     return line
 
 
-def _response_format(output: Output) -> dict[str, Any] | None:
+def _schema_asked(output: Output, place: Literal["response_format", "text"]) -> dict[str, Any]:
+    """The schema of the answer in its envelope, which differs between the endpoints; empty where none is asked for."""
     if output.kind == "labels":
         schema: Mapping[str, Any] = {
             "type": "object",
@@ -133,9 +175,11 @@ def _response_format(output: Output) -> dict[str, Any] | None:
     elif output.kind == "json_schema" and output.schema is not None:
         schema = output.schema
     else:
-        return None
-    envelope = {"name": output.name, "schema": schema, "strict": qualifies_as_strict(schema)}
-    return {"type": "json_schema", "json_schema": envelope}
+        return {}
+    named = {"name": output.name, "schema": schema, "strict": qualifies_as_strict(schema)}
+    if place == "text":
+        return {"text": {"format": {"type": "json_schema", **named}}}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
 def qualifies_as_strict(schema: Mapping[str, Any]) -> bool:

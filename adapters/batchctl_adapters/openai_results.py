@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from .base import BadLine, Outcome, Result, Usage
+from .base import BadLine, Kind, Outcome, Result
+from .openai_answers import NAMES, read_answer
 from .openai_wire import is_billing, is_transient_code, text_or_none
 
 _RETRIED = frozenset({0, 408, 409, 429})
@@ -19,17 +20,13 @@ _NOT_RUN = {
     "batch_cancelled": Outcome.CANCELED,
     "batch_canceled": Outcome.CANCELED,
 }
-_CUT = {
-    "length": Outcome.TRUNCATED,
-    "repetition": Outcome.TRUNCATED,  # vLLM stops a loop
-    "content_filter": Outcome.FILTERED,
-    "abort": Outcome.ERRORED_TRANSIENT,  # vLLM
-    "error": Outcome.ERRORED_TRANSIENT,
-}
 
 
-def parse_result(line: bytes) -> Result:
-    """One result line without its line end. Raises BadLine where it is not JSON, no object, or has no id."""
+def parse_result(line: bytes, kind: Kind = "chat") -> Result:
+    """One result line of a batch of this kind, without its line end.
+
+    Raises BadLine where it is not JSON, no object, or has no id.
+    """
     try:
         data = orjson.loads(line)
     except ValueError as err:  # bad UTF-8 as well
@@ -46,7 +43,7 @@ def parse_result(line: bytes) -> Result:
     status = _status(response.get("status_code"))
     error = _error_of(data.get("error"))
     if error is None and status is not None and 200 <= status < 300:
-        return _answer(custom_id, body)
+        return _answered(custom_id, body, kind)
     if error is None and isinstance(body, dict):
         error = _error_of(body.get("error"))
     return _failure(custom_id, status, error or {})
@@ -88,84 +85,13 @@ def _failure(custom_id: str, status: int | None, error: dict[str, Any]) -> Resul
     return Result(custom_id, outcome, error_code=code or (str(status) if status is not None else None), error=shown)
 
 
-def _answer(custom_id: str, body: object) -> Result:
-    """A 2xx: success only where the body has the shape of a chat completion and finished by itself."""
-    choices = body.get("choices") if isinstance(body, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(body, dict) or not isinstance(choice, dict) or not isinstance(message, dict):
-        error = _error_of(body.get("error")) if isinstance(body, dict) else None
-        if error is not None:
-            return _failure(custom_id, None, error)
-        return Result(
-            custom_id, Outcome.ERRORED, error_code="bad_shape", error="a 2xx whose body is not a chat completion"
-        )
-    usage = _usage(body.get("usage"))
-    finish = text_or_none(choice.get("finish_reason"))
-    text, refused = _text(message.get("content"))
-    refusal = text_or_none(message.get("refusal")) or refused
-    outcome, code, error_text = _judge(finish, text, refusal, usage)
-    model = text_or_none(body.get("model"))
-    fingerprint = body.get("system_fingerprint")
-    if model is not None and isinstance(fingerprint, str) and fingerprint:
-        model = f"{model} {fingerprint}"
-    return Result(custom_id, outcome, text, finish, usage, model, code, error_text)
-
-
-def _text(content: object) -> tuple[str | None, str | None]:
-    """The answer and a refusal, from a string or from a list of parts."""
-    if isinstance(content, str):
-        return content, None
-    if not isinstance(content, list):
-        return None, None
-    parts = [part for part in content if isinstance(part, dict)]
-    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
-    refusals = [part["refusal"] for part in parts if isinstance(part.get("refusal"), str)]
-    return "".join(texts) if texts else None, "".join(refusals) or None
-
-
-def _judge(
-    finish: str | None, text: str | None, refusal: str | None, usage: Usage | None
-) -> tuple[Outcome, str | None, str | None]:
-    """Outcome, code and message. The finish reason is looked at before the content (CASES.md 70)."""
-    if finish == "stop" or finish in ("tool_calls", "function_call"):
-        if refusal:
-            return Outcome.REFUSED, "refusal", refusal
-        if not text or text.isspace():
-            return Outcome.EMPTY, "empty", "the answer is empty"
-        return Outcome.SUCCEEDED, None, None
-    outcome = _CUT.get(finish or "")
-    if outcome is Outcome.TRUNCATED:
-        return outcome, finish, _truncation(text, usage)
-    if outcome is Outcome.FILTERED:
-        return outcome, finish, "the provider's content filter cut the answer"
-    if outcome is not None:
-        return outcome, finish, "the engine gave the request up"
-    # Not a success: nobody knows whether this answer is whole. Not sent again either: it is billed.
-    return Outcome.ERRORED, "finish_reason", f"unknown finish_reason: {finish!r}"
-
-
-def _truncation(text: str | None, usage: Usage | None) -> str:
-    if not text and usage is not None and usage.reasoning_tokens:
-        return (
-            f"reasoning used the whole budget ({usage.reasoning_tokens} of {usage.output_tokens} tokens):"
-            " raise max_output_tokens"
-        )
-    return "cut off at the token limit: raise max_output_tokens"
-
-
-def _usage(value: object) -> Usage | None:
-    if not isinstance(value, dict):
-        return None
-    cached = value.get("prompt_tokens_details")
-    reasoning = value.get("completion_tokens_details")
-    return Usage(
-        _tokens(value.get("prompt_tokens")),
-        _tokens(value.get("completion_tokens")),
-        _tokens(cached.get("cached_tokens")) if isinstance(cached, dict) else 0,
-        _tokens(reasoning.get("reasoning_tokens")) if isinstance(reasoning, dict) else 0,
-    )
-
-
-def _tokens(value: object) -> int:
-    return value if type(value) is int and value >= 0 else 0
+def _answered(custom_id: str, body: object, kind: Kind) -> Result:
+    """A 2xx: success only where the body has the shape of its endpoint's answers (CASES.md 15)."""
+    if not isinstance(body, dict):
+        body = {}
+    if (answer := read_answer(custom_id, body, kind)) is not None:
+        return answer
+    error = _error_of(body.get("error"))
+    if error is not None:
+        return _failure(custom_id, None, error)
+    return Result(custom_id, Outcome.ERRORED, error_code="bad_shape", error=f"a 2xx whose body is no {NAMES[kind]}")

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from .base import Kind
+
+ENDPOINTS: dict[Kind, str] = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "embedding": "/v1/embeddings",
+    "completion": "/v1/completions",
+    "moderation": "/v1/moderations",
+}
+"""OpenAI's own spelling (PROVIDERS.md 2.1)."""
 
 
 class Profile(BaseModel):
@@ -21,11 +32,14 @@ class Profile(BaseModel):
     models: dict[str, str] = Field(default_factory=dict)  # alias in the task -> the provider's name
     completion_window: str = "24h"
     window_s: float = 86_400
-    chat_endpoint: str = "/v1/chat/completions"  # said on create and on each line: one setting for both (case 62)
+    endpoints: dict[Kind, str] = Field(default_factory=ENDPOINTS.copy)
+    """Kind -> path, said on create and on each line: one setting for both (case 62). A kind left out is not had."""
     metadata: bool = True  # batches carry our tag in `metadata`
     max_requests: int = 50_000
     max_bytes: int = 190_000_000  # below the measured 200,000,000 (PROVIDERS.md 2.1)
     max_line_bytes: int = 190_000_000
+    max_inputs: int | None = 50_000  # texts of all embedding requests in one batch (case 43)
+    max_request_inputs: int | None = 2_048  # texts of one embedding request (OpenAI's API reference, embeddings)
     result_ttl_s: float = 30 * 86_400
     output_expires_after_s: int | None = 30 * 86_400
     upload_expires_after_s: int | None = None
@@ -42,6 +56,14 @@ class Profile(BaseModel):
     follow_clock: bool = False  # a loopback rehearsal server's clock (DESIGN 6)
     terms_url: str = ""
     as_of: str = ""
+
+    @field_validator("endpoints")
+    @classmethod
+    def _paths(cls, endpoints: dict[Kind, str]) -> dict[Kind, str]:
+        for kind, path in endpoints.items():
+            if not path.startswith("/") or path.endswith("/") or "://" in path or " " in path:
+                raise ValueError(f"{kind}: {path!r} is no path like {ENDPOINTS[kind]!r}")
+        return endpoints
 
     @property
     def account_name(self) -> str:

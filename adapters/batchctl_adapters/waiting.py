@@ -12,7 +12,19 @@ from typing import TypeVar
 
 import tenacity
 
-from .base import BatchAdapter, Capabilities, Doubt, Observed, RemoteBatch, Request, Result, Sighting, Upload
+from .base import (
+    BatchAdapter,
+    Capabilities,
+    Doubt,
+    Finding,
+    Kind,
+    Observed,
+    RemoteBatch,
+    Request,
+    Result,
+    Sighting,
+    Upload,
+)
 from .errors import QueueFull, Transient
 
 T = TypeVar("T")
@@ -49,16 +61,19 @@ class Waiting:
     def encode_body(self, request: Request) -> bytes:
         return self._adapter.encode_body(request)
 
-    def encode_line(self, custom_id: str, body: bytes) -> bytes:
-        return self._adapter.encode_line(custom_id, body)
+    def lint(self, request: Request) -> list[Finding]:
+        return self._adapter.lint(request)
+
+    def encode_line(self, custom_id: str, body: bytes, *, kind: Kind = "chat") -> bytes:
+        return self._adapter.encode_line(custom_id, body, kind=kind)
 
     def upload(self, lines: Iterable[bytes], *, name: str, size: int) -> Upload | None:
         once = iter(lines) is lines
         return self._patiently(lambda: self._adapter.upload(lines, name=name, size=size), attempts=1 if once else None)
 
-    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str) -> RemoteBatch:
+    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str, kind: Kind = "chat") -> RemoteBatch:
         """Passed on as it is, once."""
-        return self._adapter.create(upload_id, lines, tag=tag)
+        return self._adapter.create(upload_id, lines, tag=tag, kind=kind)
 
     def find(self, doubt: Doubt) -> Sighting:
         return self._patiently(lambda: self._adapter.find(doubt))
@@ -78,8 +93,8 @@ class Waiting:
             yield first
             yield from rest
 
-    def parse(self, line: bytes) -> Result:
-        return self._adapter.parse(line)
+    def parse(self, line: bytes, *, kind: Kind = "chat") -> Result:
+        return self._adapter.parse(line, kind=kind)
 
     def cancel(self, remote_id: str) -> None:
         self._patiently(lambda: self._adapter.cancel(remote_id))

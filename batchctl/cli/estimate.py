@@ -47,11 +47,15 @@ def estimate(
     asked = load_task(task)
     chosen = provider_of(provider, settings)
     with target(settings, chosen, max_requests=max_batch_requests, max_bytes=max_batch_bytes) as aim:
-        found = preview(asked, input, input_format=input_format, target=aim, most_problems=3)
+        found = preview(asked, input, input_format=input_format, target=aim, task_file=task, most_problems=3)
+    for warning in found.warnings:
+        output.warn(warning)
     if found.problems:
         raise UsageError("\n".join(found.problems), hint=f"batchctl validate {task} {input} lists every problem")
     requests, size = sum(count for count, _ in found.batches), sum(size for _, size in found.batches)
     at_most = None if asked.max_output_tokens is None else asked.max_output_tokens * requests
+    if asked.kind in ("embedding", "moderation"):
+        at_most = 0  # their answers are no tokens
     if as_json:
         output.emit(
             "estimate",

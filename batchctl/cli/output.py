@@ -20,6 +20,11 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def warn(text: str) -> None:
+    """Something doubtful that stops nothing, on stderr."""
+    click.echo(f"warning: {text}", err=True)
+
+
 def data(text: str = "") -> None:
     """What the command was asked for, on stdout."""
     click.echo(text)

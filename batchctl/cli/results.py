@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 @command("results", exits=(FAILED_ROWS,))
 @click.argument("job", type=JOB)
 @click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), help="A .csv or .jsonl file; default: JSONL to stdout."
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="A .csv, .jsonl or .parquet file; default: JSONL to stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--partial", is_flag=True, help="Write an unfinished job as it stands now.")

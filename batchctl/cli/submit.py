@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 @click.argument("input", type=click.Path(path_type=Path))
 @click.option("--provider", metavar="PROFILE", help="Where to send it; default: `provider` in batchctl.toml.")
 @click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), help="Where the result is merged to (.csv or .jsonl)."
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Where the result is merged to (.csv, .jsonl or .parquet).",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
@@ -58,6 +62,7 @@ def submit(
     from batchctl.composition import find_profile, require_key
     from batchctl.config import load_settings
     from batchctl.engine.intake import Order, create_job
+    from batchctl.lint import lint, refuse
     from batchctl.outputs import check_output
     from batchctl.task import load_task
 
@@ -82,6 +87,8 @@ def submit(
         again=again,
     )
     with passes.opened(profile=chosen) as engine:
+        for warning in refuse(lint(asked, engine.profile(chosen), engine.adapter(chosen)), task):
+            output.warn(warning)
         job = create_job(engine, order)
         on_interrupt(
             f"job {job.name} is stored and no cancel was sent\n  go on with `batchctl wait {job.name}` or"

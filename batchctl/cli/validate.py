@@ -27,14 +27,19 @@ if TYPE_CHECKING:
 def validate(task: Path, input: Path, provider: str | None, input_format: Format | None, as_json: bool) -> int:
     """Check TASK and every row of INPUT. Sends and stores nothing.
 
-    Prints every problem as FILE:LINE: what is wrong; what to do.
+    Prints every problem as FILE:LINE: what is wrong; what to do. With a provider this covers what it is known to refuse
+    in every request: settings, schemas, models. What is only doubtful is a warning and stops nothing.
     """
     problems, found, chosen = _look(task, input, provider, input_format)
     more = 0 if found is None else found.more_problems
+    warnings = [] if found is None else found.warnings
     if as_json:
         rows = 0 if found is None else found.rows
-        output.emit("validate", {"ok": not problems, "rows": rows, "problems": problems, "more_problems": more})
+        listed = {"problems": problems, "more_problems": more, "warnings": warnings}
+        output.emit("validate", {"ok": not problems, "rows": rows, **listed})
         return USAGE if problems else 0
+    for warning in warnings:
+        output.warn(warning)
     for problem in problems:
         output.data(problem)
     if more:
@@ -70,5 +75,5 @@ def _look(
             asked = load_task(task)
         except TaskError as error:
             return [*problems, *error.problems], None, chosen
-        found = preview(asked, source, input_format=input_format, target=aim)
+        found = preview(asked, source, input_format=input_format, target=aim, task_file=task)
     return [*problems, *found.problems], found, chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from batchctl.answers import Judge
+from batchctl.answers import Judge, Judged
 from batchctl.engine.context import Engine, row_of
 from batchctl.engine.poll import SHORT_PATIENCE_S, look_again
 from batchctl.engine.submit import backoff
@@ -16,6 +16,8 @@ from batchctl_store.records import Batch, Job, RowResult, Submission
 from batchctl_store.spool import FrameReader, FrameWriter, SpoolError
 
 RESENT = tuple(outcome.value for outcome in Outcome if outcome.is_resent)
+IN_PARTS = "in_parts"
+"""The code of an answer that came in several texts; it is no error."""
 ABSENT_MESSAGE = "in no result file of its batch: unknown, may have been billed"
 
 
@@ -30,6 +32,7 @@ class _Taken:
     rows: int = 0  # of the batch, that have a line
     duplicates: int = 0
     quarantined: int = 0
+    in_parts: int = 0  # answers that came in several texts
 
     def what_lacks(self, batch: Batch, tries: Sequence[Submission]) -> str | None:
         """What is missing or doubtful, in words; None where every row has its line.
@@ -180,14 +183,15 @@ def _results(
     engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, taken: _Taken, quarantine: FrameWriter
 ) -> Iterator[RowResult]:
     """Each line's row by its id, never by its place."""
-    judge = Judge(Task.model_validate_json(job.task))
+    task = Task.model_validate_json(job.task)
+    judge = Judge(task)
     store_id, parse = engine.store.store_id, adapter.parse
     rows = frozenset(engine.store.rows.of_batch(batch))
     seen: set[int] = set()
     for name, number, line in _lines(engine, taken.names):
         taken.lines += 1
         try:
-            result = parse(line)
+            result = parse(line, kind=task.kind)
             row = row_of(result.custom_id, store_id, batch)
             if row is None or row not in rows:
                 raise BadLine("names no row of this batch")
@@ -197,6 +201,7 @@ def _results(
             continue
         taken.duplicates += row in seen
         seen.add(row)
+        taken.in_parts += bool(result.parts)
         taken.rows = len(seen)
         yield row_result(row, result, judge)
 
@@ -215,13 +220,16 @@ def row_result(row: int, result: Result, judge: Judge) -> RowResult:
     outcome, answer = result.outcome, result.text
     code, error = result.error_code, result.error
     if outcome is Outcome.SUCCEEDED:
-        judged = judge.judge(result.text or "")
+        text, judged = _fitting(result, judge)
         if judged.ok and isinstance(judged.value, str):
             answer = judged.value  # the label itself, whatever shape it came in
         elif judged.ok:
-            answer = (result.text or "").strip()  # JSON as it was spelled
+            answer = text.strip()  # JSON as it was spelled
         else:
             outcome, code, error = Outcome.INVALID, "invalid_answer", judged.problem
+        if judged.ok and result.parts:
+            whole = "together" if text == result.text else f"number {result.parts.index(text) + 1} of them"
+            code, error = IN_PARTS, f"the answer came in {len(result.parts)} texts: taken {whole}"
     usage = result.usage
     return RowResult(
         row=row,
@@ -237,6 +245,20 @@ def row_result(row: int, result: Result, judge: Judge) -> RowResult:
     )
 
 
+def _fitting(result: Result, judge: Judge) -> tuple[str, Judged]:
+    """The answer's text and what is thought of it: all its parts together, or the last that fits alone (CASES.md 24).
+
+    A model that begins anew leaves a torn first text and a whole second one.
+    """
+    text = result.text or ""
+    judged = judge.judge(text)
+    if not judged.ok:
+        for part in reversed(result.parts):
+            if (alone := judge.judge(part)).ok:
+                return part, alone
+    return text, judged
+
+
 def _pause_before_resend(batch: Batch) -> float:
     """Seconds before rows go out again: at once after an expiry, later the more often this batch was refused."""
     return 0.0 if batch.raw_status == "expired" else backoff(batch.refusals)
@@ -246,6 +268,8 @@ def _extras(read: _Taken) -> str:
     parts = []
     if read.duplicates:
         parts.append(f"{read.duplicates} more than once")
+    if read.in_parts:
+        parts.append(f"{read.in_parts} answers in several texts")
     if read.quarantined:
         parts.append(f"{read.quarantined} quarantined")
     return f" ({', '.join(parts)})" if parts else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from batchctl.clock import Clock
 from batchctl.engine.planner import Limits, Timing
-from batchctl_adapters.base import BatchAdapter
+from batchctl_adapters.base import BatchAdapter, Capabilities, Kind
 from batchctl_adapters.profile import Profile
 from batchctl_store.records import Account, Batch, Job
 from batchctl_store.spool import Spool
@@ -72,11 +73,25 @@ class Engine:
     def limits(self, job: Job) -> Limits:
         """The provider's limits, narrowed by what the user asked for."""
         found = self.adapter(job.profile).capabilities
-        return Limits(
-            max_requests=min(found.max_requests, job.max_batch_requests or found.max_requests),
-            max_bytes=min(found.max_bytes, job.max_batch_bytes or found.max_bytes),
-            max_line_bytes=min(found.max_line_bytes, found.max_bytes),
-        )
+        return limits_of(found, kind_of(job), job.max_batch_requests, job.max_batch_bytes)
+
+
+def limits_of(found: Capabilities, kind: Kind, max_requests: int | None, max_bytes: int | None) -> Limits:
+    """The provider's limits for batches of a kind, narrowed by what the user asked for."""
+    counted = kind == "embedding"
+    return Limits(
+        max_requests=min(found.max_requests, max_requests or found.max_requests),
+        max_bytes=min(found.max_bytes, max_bytes or found.max_bytes),
+        max_line_bytes=min(found.max_line_bytes, found.max_bytes),
+        max_inputs=found.max_inputs if counted else None,
+        max_request_inputs=found.max_request_inputs if counted else None,
+    )
+
+
+def kind_of(job: Job) -> Kind:
+    """What the job's task asks for."""
+    kind: Kind = json.loads(job.task)["kind"]
+    return kind
 
 
 def tag_of(store_id: str, batch_id: int, n: int) -> str:

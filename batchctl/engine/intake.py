@@ -7,14 +7,16 @@ import json
 import re
 import secrets
 from array import array
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchctl.engine.context import ID_WIDTH, Engine
 from batchctl.engine.locks import lives, ownership
-from batchctl.engine.plan import plan_rows
+from batchctl.engine.plan import INPUTS, plan_rows
 from batchctl.errors import InputError, UsageError
-from batchctl.inputs import Format, open_table
+from batchctl.inputs import Format, Row, open_table
+from batchctl.lint import lint, model_of, refuse
 from batchctl.render import Renderer
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter
@@ -49,20 +51,16 @@ class Taken:
     sizes: array[int]  # bytes of each row's line as it will be sent
 
 
-def model_of(task: Task, profile: Profile) -> str:
-    """The provider's name of the task's model."""
-    return profile.models.get(task.model, task.model)
-
-
 def create_job(engine: Engine, order: Order) -> Job:
     """Store the job, ready to be sent.
 
-    Raises InputError for the first row that is wrong, UsageError where the same job exists already; in both cases
-    nothing is kept and nothing was sent.
+    Raises TaskError for what the provider would refuse in every row, InputError for the first row that is wrong,
+    UsageError where the same job exists already; in all cases nothing is kept and nothing was sent.
     """
     with ownership(engine.locks) as owner:
         sweep(engine)
         profile, adapter = engine.profile(order.profile), engine.adapter(order.profile)
+        refuse(lint(order.task, profile, adapter))
         taken = take_in(engine, order, profile, adapter)
         try:
             job = _store(engine, order, profile, taken, owner.name)
@@ -77,7 +75,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
     renderer = Renderer(order.task, model_of(order.task, profile), source=str(order.source))
     table = open_table(order.source, format=order.input_format)
     folder = f"jobs/{secrets.token_hex(8)}"
-    envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}")) - 2
+    envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}", kind=order.task.kind)) - 2
     sizes = array("Q")
     spool, encode, render = engine.spool, adapter.encode_body, renderer.request
     try:
@@ -85,9 +83,17 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
             spool.writer(f"{folder}/rows") as rows,
             spool.writer(f"{folder}/bodies") as bodies,
             spool.writer(f"{folder}/lines") as lines,
+            ExitStack() as more,
         ):
+            inputs = more.enter_context(spool.writer(f"{folder}/{INPUTS}")) if order.task.each is not None else None
             for row in table.rows():
-                body = encode(render(row))
+                request = render(row)
+                try:
+                    body = encode(request)
+                except ValueError as error:
+                    raise unsendable(order.source, row, error) from None
+                if inputs is not None:
+                    inputs.append(b"%d" % len(request.input))
                 rows.append(row.raw)
                 bodies.append(body)
                 lines.append(b"%d" % row.line)
@@ -104,6 +110,11 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
     with spool.reader(f"{folder}/bodies") as read:
         rendered = read.sha256
     return Taken(folder, _digest([rendered, sorted(columns)]), columns, sizes)
+
+
+def unsendable(source: Path, row: Row, error: ValueError) -> InputError:
+    """The row's request has no form in which the provider could be sent it."""
+    return InputError(str(source), row.line, f"row {row.number}: {error}", hint="mend the row or the task")
 
 
 def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: str) -> Job:
@@ -153,7 +164,7 @@ def sweep(engine: Engine) -> None:
 
 
 def _drop(engine: Engine, folder: str) -> None:
-    for name in ("rows", "bodies", "lines"):
+    for name in ("rows", "bodies", "lines", INPUTS):
         engine.spool.delete(f"{folder}/{name}")
 
 

@@ -14,28 +14,38 @@ from batchctl_store.records import Account, Batch, BatchState, Job
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one batch may hold; sizes are bytes as sent."""
+    """The most that one batch may hold; sizes are bytes as sent, inputs are texts of embedding requests."""
 
     max_requests: int
     max_bytes: int
     max_line_bytes: int
+    max_inputs: int | None = None
+    max_request_inputs: int | None = None
 
 
-def partition(sizes: Sequence[int], limits: Limits) -> list[int]:
+def partition(sizes: Sequence[int], limits: Limits, inputs: Sequence[int] | None = None) -> list[int]:
     """Cut consecutive rows into the fewest batches within the limits, as even as can be; returns their lengths.
 
-    Every size must be at most `limits.max_bytes`. Order is kept, so a batch is a run of rows.
+    `inputs` counts each row's texts; None: one a row. Every size must be at most `limits.max_bytes`, every count at
+    most `limits.max_inputs`. Order is kept, so a batch is a run of rows.
     """
     if not sizes:
         return []
-    totals = array("Q", accumulate(sizes, initial=0))  # not a list: a million rows are ordinary
-    best = _cuts(totals, limits.max_requests, limits.max_bytes)
-    fewest, largest = len(best), max(sizes)
-    low, high = 0.0, 1.0  # the smallest share of both limits that still needs no more batches, found by halving
+    most = limits.max_requests
+    measures = [(sizes, limits.max_bytes)]
+    if limits.max_inputs is not None and inputs is None:
+        most = min(most, limits.max_inputs)
+    elif limits.max_inputs is not None and inputs is not None:
+        measures.append((inputs, limits.max_inputs))
+    # Arrays and not lists: a million rows are ordinary.
+    weights = [(array("Q", accumulate(values, initial=0)), limit, max(values)) for values, limit in measures]
+    best = _cuts([(totals, limit) for totals, limit, _ in weights], most)
+    fewest = len(best)
+    low, high = 0.0, 1.0  # the smallest share of all limits that still needs no more batches, found by halving
     for _ in range(24):
         share = (low + high) / 2
-        count, size = max(1, int(limits.max_requests * share)), max(largest, int(limits.max_bytes * share))
-        cuts = _cuts(totals, count, size, at_most=fewest)
+        narrowed = [(totals, max(largest, int(limit * share))) for totals, limit, largest in weights]
+        cuts = _cuts(narrowed, max(1, int(most * share)), at_most=fewest)
         if cuts:
             best, high = cuts, share
         else:
@@ -43,12 +53,16 @@ def partition(sizes: Sequence[int], limits: Limits) -> list[int]:
     return [end - start for start, end in zip([0, *best], best, strict=False)]
 
 
-def _cuts(totals: Sequence[int], count: int, size: int, at_most: int | None = None) -> list[int]:
-    """Ends of the runs that greedy filling makes; empty where that needs more than `at_most` runs."""
+def _cuts(weights: Sequence[tuple[Sequence[int], int]], count: int, at_most: int | None = None) -> list[int]:
+    """Ends of the runs that greedy filling makes; empty where that needs more than `at_most` runs.
+
+    `weights` are running totals with the most that a run may weigh.
+    """
     ends: list[int] = []
-    start, rows = 0, len(totals) - 1
+    start, rows = 0, len(weights[0][0]) - 1
     while start < rows:
-        end = min(bisect_right(totals, totals[start] + size, start, rows + 1) - 1, start + count)
+        fits = [bisect_right(totals, totals[start] + most, start, rows + 1) - 1 for totals, most in weights]
+        end = min(start + count, *fits)
         start = max(end, start + 1)
         ends.append(start)
         if at_most is not None and len(ends) > at_most:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from batchctl.engine.context import Engine, custom_id, tag_of
-from batchctl_adapters.base import BatchAdapter, RemoteBatch
+from batchctl.engine.context import Engine, custom_id, kind_of, tag_of
+from batchctl_adapters.base import BatchAdapter, Kind, RemoteBatch
 from batchctl_adapters.errors import (
     AdapterError,
     Auth,
@@ -40,16 +40,18 @@ class Lines:
     spool: str
     rows: list[int]
     tag: str
+    kind: Kind
 
     def __iter__(self) -> Iterator[bytes]:
         with self.engine.spool.reader(f"{self.spool}/bodies") as bodies:
             for row, body in zip(self.rows, bodies.pick(self.rows), strict=True):
-                yield self.adapter.encode_line(custom_id(self.tag, row), body)
+                yield self.adapter.encode_line(custom_id(self.tag, row), body, kind=self.kind)
 
 
 def _lines(engine: Engine, batch: Batch, tag: str) -> Lines:
     job = engine.store.jobs.get(batch.job_id)
-    return Lines(engine, engine.adapter(batch.profile), job.spool, engine.store.rows.of_batch(batch), tag)
+    rows = engine.store.rows.of_batch(batch)
+    return Lines(engine, engine.adapter(batch.profile), job.spool, rows, tag, kind_of(job))
 
 
 def next_number(batch: Batch) -> int:
@@ -122,7 +124,8 @@ def submit(engine: Engine, batch: Batch) -> None:
         _refused(engine, batch, opened, Transient("the send deadline passed before anything was sent"))
         return
     try:
-        remote = adapter.create(batch.upload_id, _lines(engine, batch, batch.upload_tag or tag), tag=tag)
+        lines = _lines(engine, batch, batch.upload_tag or tag)
+        remote = adapter.create(batch.upload_id, lines, tag=tag, kind=lines.kind)
     except SubmitUnknown as error:
         store.batches.move(
             batch.id,

@@ -6,9 +6,11 @@ right, a prompt can carry `[answer: LABEL]`; a prompt that names exactly one of 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import random
 import re
+import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,10 +19,11 @@ import orjson
 from batchctl.executors.base import Reply
 from batchctl.executors.instances import TooDeep, instance
 
-SHARES: Final = ("truncated", "refused", "filtered", "empty")
+SHARES: Final = ("truncated", "refused", "filtered", "empty", "restarted")
 _MARKER: Final = re.compile(r"\[answer:\s*([^\]]+?)\s*\]")
 _REASONING_MODELS: Final = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_CATEGORIES: Final = ("harassment", "hate", "illicit", "self-harm", "sexual", "violence")
 _CREATED: Final = 1_764_500_000
 
 
@@ -34,7 +37,10 @@ class BadRequest(Exception):
 
 
 class RehearsalExecutor:
-    """An Executor (base.py). `shares` (0..1) of the answers are truncated, refused, filtered or empty."""
+    """An Executor (base.py). `shares` (0..1) of the answers are truncated, refused, filtered or empty.
+
+    A `restarted` response breaks off and begins anew, so that its second message has the whole text; others never do.
+    """
 
     concurrency = 1
 
@@ -52,6 +58,7 @@ class RehearsalExecutor:
             "/v1/completions": self._completion,
             "/v1/responses": self._response,
             "/v1/embeddings": self._embedding,
+            "/v1/moderations": self._moderation,
         }
 
     def describe(self) -> str:
@@ -178,7 +185,7 @@ class RehearsalExecutor:
             "error": None,
             "incomplete_details": {"reason": cut} if cut else None,
             "model": body["model"],
-            "output": [message],
+            "output": [*self._broken_off(message, digest), message],
             "usage": {
                 "input_tokens": usage["prompt_tokens"],
                 "input_tokens_details": usage["prompt_tokens_details"],
@@ -188,6 +195,14 @@ class RehearsalExecutor:
             },
         }
 
+    def _broken_off(self, message: dict[str, Any], digest: bytes) -> list[dict[str, Any]]:
+        if self._fate(digest) != "restarted":
+            return []
+        [part] = message["content"]
+        torn = {**part, "text": part["text"][: len(part["text"]) // 2]}
+        reasoning = {"id": f"rs_{digest.hex()}", "type": "reasoning", "summary": []}
+        return [reasoning, {**message, "id": f"msg_{digest.hex()}_0", "content": [torn]}]
+
     def _embedding(self, body: Mapping[str, Any], _: bytes) -> dict[str, Any]:
         given = body.get("input")
         texts = [given] if isinstance(given, str) else given
@@ -196,13 +211,40 @@ class RehearsalExecutor:
         size = body.get("dimensions", 8)
         if not isinstance(size, int) or not 1 <= size <= 3_072:
             raise BadRequest("Invalid value for 'dimensions' = must be 1 to 3072.", param="dimensions")
+        form = body.get("encoding_format", "float")
+        if form not in ("float", "base64"):
+            raise BadRequest(
+                f"Invalid value: '{form}'. Supported values are: 'float' and 'base64'.", param="encoding_format"
+            )
+        vectors = [_vector(self._seed_of(text), size) for text in texts]
         data = [
-            {"object": "embedding", "index": place, "embedding": _vector(self._seed_of(text), size)}
-            for place, text in enumerate(texts)
+            {"object": "embedding", "index": place, "embedding": vector if form == "float" else _packed(vector)}
+            for place, vector in enumerate(vectors)
         ]
         used = sum(_tokens(len(text)) for text in texts)
         usage = {"prompt_tokens": used, "total_tokens": used}
         return {"object": "list", "model": body["model"], "data": data, "usage": usage}
+
+    def _moderation(self, body: Mapping[str, Any], digest: bytes) -> dict[str, Any]:
+        """Flags a text that names one of the categories, and no other."""
+        given = body.get("input")
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise BadRequest("'$.input' is invalid. Please check the API reference.", param="input")
+        return {"id": f"modr-{digest.hex()}", "model": body["model"], "results": [_moderated(text) for text in texts]}
+
+
+def _moderated(text: str) -> dict[str, Any]:
+    lower = text.lower()
+    categories = {name: name in lower for name in _CATEGORIES}
+    scores = {name: 0.9 if named else 0.01 for name, named in categories.items()}
+    applied = {name: ["text"] for name in _CATEGORIES}
+    return {
+        "flagged": any(categories.values()),
+        "categories": categories,
+        "category_scores": scores,
+        "category_applied_input_types": applied,
+    }
 
 
 def _vector(seed: str, size: int) -> list[float]:
@@ -211,6 +253,10 @@ def _vector(seed: str, size: int) -> list[float]:
     raw = [source.gauss(0, 1) for _ in range(size)]
     length = sum(value * value for value in raw) ** 0.5 or 1.0
     return [value / length for value in raw]
+
+
+def _packed(vector: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def _tokens(characters: int) -> int:

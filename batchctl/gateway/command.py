@@ -99,7 +99,7 @@ def _timing(executor: str, changes: dict[str, float]) -> Timing:
     "shares",
     multiple=True,
     metavar="KIND=SHARE",
-    help="The rehearsal's share of answers that are truncated, refused, filtered or empty.",
+    help="The rehearsal's share of answers that are truncated, refused, filtered, empty or restarted.",
 )
 @click.option(
     "--ledger-field", metavar="PATH", help="What identifies a row in the ledger (body.user); default: its body."

@@ -66,6 +66,12 @@ def prompt_tokens(body: dict[str, Any]) -> int:
     return sum(_text_length(part) for part in prompt) // 4 + 1
 
 
+def input_count(body: dict[str, Any]) -> int:
+    """How many texts an embedding request has."""
+    given = body.get("input")
+    return len(given) if isinstance(given, list) else 1
+
+
 class _Validator:
     """The checks of one file, line by line."""
 
@@ -121,6 +127,7 @@ def validate(
     """Read the file to its end or to the first bad line."""
     report = Report()
     validator = _Validator(endpoint, models)
+    inputs = 0
     with path.open("rb") as source:
         for number, _, line in request_lines(source):
             try:
@@ -134,6 +141,10 @@ def validate(
             if report.error is None and len(report.keys) >= max_requests:
                 report.error = batch_error("invalid_request", f"A batch holds at most {max_requests:,} requests.")
             if report.error is not None:
+                break
+            inputs += input_count(request["body"]) if endpoint.endswith("/embeddings") else 0
+            if inputs > max_requests:  # the limit is the same number, of texts instead of requests (PROVIDERS.md 1.1)
+                report.error = batch_error("invalid_request", f"A batch embeds at most {max_requests:,} inputs.")
                 break
             report.keys.append((number, ledger_key(request, ledger_field)))
             report.tokens += prompt_tokens(request["body"])

@@ -50,7 +50,7 @@ class ServeOptions:
     `state` None keeps the state in a temporary directory that goes away with the server. `keys` maps each accepted
     API key to a project; files and batches belong to a project; empty: any key, one project. `models` empty: any
     model name is known. `queue_limits` are enqueued prompt tokens by model, `*` for all others. `shares` are the
-    rehearsal executor's (`truncated`, `refused`, `filtered`, `empty`, each 0..1). `ledger_field` is a dotted path in
+    rehearsal executor's (executors/rehearsal.py, each 0..1). `ledger_field` is a dotted path in
     the request line whose value identifies a row in the ledger instead of the body's hash.
     """
 

@@ -5,7 +5,7 @@ Every change is a statement over a range of rows, never one object or one commit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -232,7 +232,7 @@ class Rows:
                 )
         return count
 
-    def merged(self, job_id: int) -> Iterator[tuple[Any, ...]]:
+    def merged(self, job_id: int) -> Generator[tuple[Any, ...], None, None]:
         """Every row in input order: row, state, outcome, attempts, batch ordinal, then the other result fields."""
         fields = ", ".join(f"x.{name}" for name in RESULT_FIELDS if name not in ("row", "outcome"))
         query = text(

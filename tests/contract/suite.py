@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from batchctl_adapters.base import (
+    ASKED_IN_MESSAGES,
     Absent,
     BadLine,
     BatchAdapter,
     Doubt,
     Found,
+    Kind,
     Outcome,
     Output,
     Phase,
@@ -78,12 +80,19 @@ class Collected:
         return Counter(result.outcome for result in self.results.values())
 
 
-def lines_of(adapter: BatchAdapter, ids: Iterable[str], **request: Any) -> list[bytes]:
-    made = (
-        (row_id, Request("m", [{"role": "user", "content": f"Row {row_id}: é\u2028 good or bad?"}], **request))
-        for row_id in ids
-    )
-    return [adapter.encode_line(row_id, adapter.encode_body(one)) for row_id, one in made]
+def lines_of(
+    adapter: BatchAdapter, ids: Iterable[str], *, kind: Kind = "chat", texts: int = 1, **request: Any
+) -> list[bytes]:
+    """Lines of requests of a kind; those that are not asked in messages have so many texts."""
+    lines = []
+    for row_id in ids:
+        text = f"Row {row_id}: é\u2028 good or bad?"
+        if kind in ASKED_IN_MESSAGES:
+            one = Request("m", [{"role": "user", "content": text}], kind=kind, **request)
+        else:
+            one = Request("m", [], kind=kind, input=[f"{text} {number}" for number in range(texts)], **request)
+        lines.append(adapter.encode_line(row_id, adapter.encode_body(one), kind=kind))
+    return lines
 
 
 def upload(adapter: BatchAdapter, lines: list[bytes], tag: str) -> str | None:
@@ -91,18 +100,18 @@ def upload(adapter: BatchAdapter, lines: list[bytes], tag: str) -> str | None:
     return uploaded.upload_id if uploaded is not None else None
 
 
-def send(adapter: BatchAdapter, rows: int = 10, tag: str = "s-1-1", **request: Any) -> Sent:
+def send(adapter: BatchAdapter, rows: int = 10, tag: str = "s-1-1", *, kind: Kind = "chat", **request: Any) -> Sent:
     ids = [f"{tag}_{number}" for number in range(rows)]
-    lines = lines_of(adapter, ids, **request)
+    lines = lines_of(adapter, ids, kind=kind, **request)
     upload_id = upload(adapter, lines, tag)
-    return Sent(adapter.create(upload_id, lines, tag=tag), upload_id, tag, ids)
+    return Sent(adapter.create(upload_id, lines, tag=tag, kind=kind), upload_id, tag, ids)
 
 
 def look(adapter: BatchAdapter, remote_id: str) -> RemoteBatch:
     return adapter.poll([remote_id]).batches[remote_id]
 
 
-def collect(adapter: BatchAdapter, batch: RemoteBatch) -> Collected:
+def collect(adapter: BatchAdapter, batch: RemoteBatch, kind: Kind = "chat") -> Collected:
     results: dict[str, Result] = {}
     order: list[str] = []
     bad = 0
@@ -111,7 +120,7 @@ def collect(adapter: BatchAdapter, batch: RemoteBatch) -> Collected:
         assert body.endswith(b"\n") or not body
         for line in body.split(b"\n")[:-1]:
             try:
-                result = adapter.parse(line)
+                result = adapter.parse(line, kind=kind)
             except BadLine:
                 bad += 1
                 continue
@@ -120,12 +129,14 @@ def collect(adapter: BatchAdapter, batch: RemoteBatch) -> Collected:
     return Collected(results, order, bad)
 
 
-def run(world: World, adapter: BatchAdapter, rows: int = 10, **request: Any) -> tuple[Sent, RemoteBatch, Collected]:
-    sent = send(adapter, rows, **request)
+def run(
+    world: World, adapter: BatchAdapter, rows: int = 10, *, kind: Kind = "chat", **request: Any
+) -> tuple[Sent, RemoteBatch, Collected]:
+    sent = send(adapter, rows, kind=kind, **request)
     world.server.advance(ENOUGH)
     batch = look(adapter, sent.batch.remote_id)
     assert batch.phase is Phase.ENDED
-    return sent, batch, collect(adapter, batch)
+    return sent, batch, collect(adapter, batch, kind)
 
 
 def doubt(world: World, upload_id: str | None, tag: str = "s-1-1", known: Iterable[str] = ()) -> Doubt:

@@ -17,7 +17,9 @@ from batchctl_adapters.base import (
     BatchAdapter,
     Capabilities,
     Doubt,
+    Finding,
     Found,
+    Kind,
     Observed,
     Outcome,
     Phase,
@@ -86,7 +88,10 @@ class ModelAdapter:
     def encode_body(self, request: Request) -> bytes:
         return json.dumps({"model": request.model, "text": request.messages[-1]["content"]}).encode()
 
-    def encode_line(self, custom_id: str, body: bytes) -> bytes:
+    def lint(self, request: Request) -> list[Finding]:
+        return []
+
+    def encode_line(self, custom_id: str, body: bytes, *, kind: Kind = "chat") -> bytes:
         return b'{"id":"%s","body":%s}\n' % (custom_id.encode(), body)
 
     def upload(self, lines: Iterable[bytes], *, name: str, size: int) -> Upload:
@@ -102,7 +107,7 @@ class ModelAdapter:
             raise Transient("upload: no answer")
         return _upload(file)
 
-    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str) -> RemoteBatch:
+    def create(self, upload_id: str | None, lines: Iterable[bytes], *, tag: str, kind: Kind = "chat") -> RemoteBatch:
         fate = self._begin("create", self._create_fate(), slow=True)
         match fate:
             case "refused":
@@ -200,7 +205,7 @@ class ModelAdapter:
         yield content
         self._effect("fetch.after")
 
-    def parse(self, line: bytes) -> Result:
+    def parse(self, line: bytes, *, kind: Kind = "chat") -> Result:
         try:
             found = json.loads(line)
             custom_id = found["id"]

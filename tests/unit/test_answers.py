@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchctl.answers import ACCOUNT, Judge, answer_columns
+from batchctl.answers import ACCOUNT, Judge, answer_columns, reader_of
 from batchctl.rowjson import to_json
 from batchctl.task import Task
+from batchctl_adapters.vectors import pack
 
 SCHEMA = {
     "type": "object",
@@ -143,3 +144,25 @@ def test_added_names_never_collide(names: list[str]) -> None:
     added = answer_columns(LABELS, names).names
     assert len({*added, *names}) == len(added) + len(names)
     assert added == answer_columns(LABELS, reversed(names)).names
+
+
+def test_columns_and_values_of_other_kinds() -> None:
+    def of(kind: str, **more: Any) -> Task:
+        return Task.model_validate({"model": "m", "prompt": "{{ text }}", "kind": kind, **more})
+
+    vector, several = of("embedding"), of("embedding", each="text")
+    assert answer_columns(vector, ["text"]).names == ["embedding", *ACCOUNT]
+    assert answer_columns(several, ["text"]).names == ["embeddings", *ACCOUNT]
+    assert answer_columns(of("moderation"), ["flagged"]).names == [
+        "batchctl_flagged",
+        "categories",
+        "category_scores",
+        *ACCOUNT,
+    ]
+    packed = pack([[1.0, 0.5], [2.0, 0.25]])
+    one, all_of_them, verdict = reader_of(vector), reader_of(several), reader_of(of("moderation"))
+    assert one and all_of_them and verdict
+    assert to_json(one(packed)) == b"[1.0,0.5]"
+    assert to_json(all_of_them(packed)) == b"[[1.0,0.5],[2.0,0.25]]"
+    assert verdict('{"flagged": true}') == {"flagged": True}
+    assert reader_of(task()) is reader_of(LABELS) is None

@@ -143,8 +143,12 @@ def test_constant_parts_are_not_kept_for_another_task() -> None:
 
 
 def test_case_62_the_lines_url_is_the_profiles_endpoint() -> None:
-    line = BodyEncoder(Profile(name="p", chat_endpoint="/v4/chat/completions")).line("a", b"{}")
-    assert json.loads(line)["url"] == "/v4/chat/completions"
+    profile = Profile(name="p", endpoints={"chat": "/v4/chat/completions", "embedding": "/v4/embeddings"})
+    encoder = BodyEncoder(profile)
+    assert json.loads(encoder.line("a", b"{}"))["url"] == "/v4/chat/completions"
+    assert json.loads(encoder.line("a", b"{}", "embedding"))["url"] == "/v4/embeddings"
+    with pytest.raises(ValueError, match="profile p has no endpoint for moderation"):
+        encoder.line("a", b"{}", "moderation")
 
 
 @pytest.mark.parametrize("custom_id", ["", "a" * 65, "doc/1", "é", "a b", "a\n", '"'])
@@ -173,4 +177,56 @@ def test_few_shot_labels_stand_in_the_shape_the_answer_is_asked_for() -> None:
     assert contents(structured) == [["Fine.", '{"label":"positive"}', text] for text in "ab"]
     assert contents(structured.model_copy(update={"structured_output": False})) == [
         ["Fine.", "positive", text] for text in "ab"
+    ]
+
+
+def test_each_endpoint_has_a_body_of_its_own() -> None:
+    output = Output("labels", ("a", "b"))
+    schema = {
+        "type": "object",
+        "properties": {"label": {"type": "string", "enum": ["a", "b"]}},
+        "required": ["label"],
+        "additionalProperties": False,
+    }
+    own = {"text": {"verbosity": "low"}, "reasoning": {"effort": "low"}}
+    assert body(kind="responses", max_output_tokens=9, params={"top_p": 1}, output=output, provider_params=own) == {
+        "model": "m",
+        "input": MESSAGES,
+        "top_p": 1,
+        "max_output_tokens": 9,
+        "text": {
+            "format": {"type": "json_schema", "name": "answer", "strict": True, "schema": schema},
+            "verbosity": "low",
+        },
+        "reasoning": {"effort": "low"},
+    }
+    texts: dict[str, Any] = {"messages": []}
+    assert body(kind="embedding", input=["x"], params={"dimensions": 8}, **texts) == {
+        "model": "m",
+        "input": "x",
+        "dimensions": 8,
+    }
+    assert body(kind="embedding", input=["x", "y"], **texts) == {"model": "m", "input": ["x", "y"]}
+    assert body(kind="moderation", input=["x"], **texts) == {"model": "m", "input": "x"}
+    assert body(kind="completion", input=["x"], max_output_tokens=9, output=output, **texts) == {
+        "model": "m",
+        "prompt": "x",
+        "max_tokens": 9,
+    }
+
+
+def test_case_46_texts_of_every_endpoint_are_one_line() -> None:
+    for kind in ("embedding", "completion", "moderation"):
+        request = Request("m", [], kind=kind, input=["a\u2028b\u0085c"])
+        encoded = BodyEncoder(PROFILE).body(request)
+        assert len(encoded.decode().splitlines()) == 1 and "a\u2028b\u0085c" in json.loads(encoded).values()
+
+
+def test_one_encoder_serves_all_kinds() -> None:
+    encoder = BodyEncoder(PROFILE)
+    one, other = Request("m", MESSAGES), Request("m", [], kind="embedding", input=["x"])
+    assert [sorted(json.loads(encoder.body(request))) for request in (one, other, one)] == [
+        ["messages", "model"],
+        ["input", "model"],
+        ["messages", "model"],
     ]

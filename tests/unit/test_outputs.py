@@ -159,7 +159,7 @@ def test_what_cannot_be_written_is_refused_before_anything_else(tmp_path: Path) 
         ("in.csv", "would replace the input"),
         ("link.csv", "would replace the input"),
         ("sub/o.csv", "there is no folder"),
-        ("o.parquet", "cannot tell the output's format"),
+        ("o.xlsx", "cannot tell the output's format"),
         ("o", "cannot tell the output's format"),
         ("dir.csv", "is a folder"),
     ):

@@ -163,3 +163,36 @@ def test_the_example_renders_for_every_row() -> None:
         messages = renderer.request(one).messages
         assert len(messages) == 10
         assert one.values["text"] in messages[-1]["content"]
+
+
+def test_kinds_that_are_not_asked_in_messages_have_texts() -> None:
+    for kind in ("embedding", "completion", "moderation"):
+        request = Renderer(task("[{{ text }}]", kind=kind), "m").request(row({"text": "a"}))
+        assert (request.kind, request.messages, request.input) == (kind, [], ["[a]"])
+    request = Renderer(task("{{ text }}", kind="embedding", dimensions=8), "m").request(row({"text": "a"}))
+    assert request.params == {"dimensions": 8}
+    request = Renderer(task("{{ text }}", kind="responses", system="s"), "m").request(row({"text": "a"}))
+    assert (request.kind, request.input, [one["content"] for one in request.messages]) == ("responses", (), ["s", "a"])
+
+
+def test_each_text_of_a_list_is_an_input_of_its_own() -> None:
+    chunks = Renderer(task("{{ title }}: {{ item }}", kind="embedding", each="chunks"), "m", source="t.jsonl")
+    request = chunks.request(row({"title": "T", "chunks": ["a", "b", 1.50], "item": "not this"}))
+    assert request.input == ["T: a", "T: b", "T: 1.5"]
+    odd: list[Any] = ["a", [], None, {"a": 1}, '["a"]']
+    for value in odd:
+        with pytest.raises(
+            InputError, match=r"t\.jsonl:8: row 6: chunks must be a list with at least one text"
+        ) as caught:
+            chunks.request(row({"title": "T", "chunks": value}))
+        assert "JSON list" in (caught.value.hint or "")
+    with pytest.raises(InputError, match=r"uses the column 'chunks', this row has: title"):
+        chunks.request(row({"title": "T"}))
+    with pytest.raises(InputError, match=r"uses the column 'title', this row has: chunks"):
+        chunks.request(row({"chunks": ["a"]}))
+
+
+def test_a_sample_has_the_templates_and_no_row() -> None:
+    sample = Renderer(task("{{ text }}", system="Be {{ tone }}.", kind="responses"), "m").sample()
+    assert [one["content"] for one in sample.messages] == ["Be {{ tone }}.", "{{ text }}"]
+    assert Renderer(task("{{ text }}", kind="moderation"), "m").sample().input == ["{{ text }}"]

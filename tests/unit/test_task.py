@@ -108,7 +108,7 @@ params:
   top_k: 5
 few_shot:
   - assistant: a
-kind: embedding
+kind: embeddings
 """
     found = problems(tmp_path, text)
     expected = [
@@ -121,7 +121,7 @@ kind: embedding
         ("11: params.temperature: ", "less than or equal to 2"),
         ("12: params.top_k: unknown key", "provider_params"),
         ("14: few_shot[0]: needs either `user: TEXT` or `input:",),
-        ("15: kind: embedding is not supported yet; write `kind: chat`",),
+        ("15: kind: there is no kind 'embeddings'; did you mean `kind: embedding`?",),
     ]
     assert len(found) == len(expected), found
     for problem, parts in zip(found, expected, strict=True):
@@ -170,6 +170,19 @@ PLAIN = 'model: small\nprompt: "{{ text }}"\n'
         (PLAIN + "expected:\n", "3: expected: is empty"),
         (PLAIN + 'system: " "\n', "3: system: is empty; give a text"),
         (PLAIN + "max_output_tokens: 1.5\n", "3: max_output_tokens: should be a valid integer"),
+        (PLAIN + "kind: picture\n", "3: kind: there is no kind 'picture'; write one of chat, responses, embedding"),
+        (PLAIN + "kind: 5\n", "3: kind: "),
+        (PLAIN + "kind: embedding\noutput: text\n", "4: output: means nothing for kind embedding; remove it"),
+        (PLAIN + "kind: embedding\nsystem: x\n", "4: system: means nothing for kind embedding"),
+        (PLAIN + "kind: moderation\nmax_output_tokens: 5\n", "4: max_output_tokens: means nothing for kind moderation"),
+        (PLAIN + "kind: completion\nfew_shot: [{user: a, assistant: b}]\n", "4: few_shot: means nothing for kind"),
+        (PLAIN + "dimensions: 5\n", "3: dimensions: means nothing for kind chat; remove it, it belongs to embedding"),
+        (PLAIN + "each: chunks\n", "3: each: means nothing for kind chat"),
+        (
+            PLAIN + "kind: embedding\neach: chunks\n",
+            "2: prompt: does not use the texts of the column 'chunks'; write {{ item",
+        ),
+        (PLAIN + "kind: embedding\ndimensions: 0\n", "4: dimensions: should be greater than or equal to 1"),
         (PLAIN + "params: [1]\n", "3: params: should be a valid mapping"),
         (PLAIN + "few_shot: no\n", "3: few_shot: should be a valid list"),
         (
@@ -229,3 +242,8 @@ def test_any_text_is_a_task_or_a_list_of_problems(tmp_path_factory: pytest.TempP
 def test_few_shot_answers_of_a_schema_are_written_as_json(tmp_path: Path) -> None:
     text = PLAIN + "output: {json_schema: {type: object}}\nfew_shot: [{user: a, assistant: {b: é}}]\n"
     assert json.loads(load(tmp_path, text).few_shot[0].answer) == {"b": "é"}
+
+
+def test_an_embedding_of_several_texts_names_their_column(tmp_path: Path) -> None:
+    task = load(tmp_path, 'kind: embedding\nmodel: m\neach: chunks\nprompt: "{{ title }}: {{ item }}"\ndimensions: 8\n')
+    assert (task.kind, task.columns, task.dimensions) == ("embedding", ("chunks", "title"), 8)
