@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,14 +23,17 @@ MAX_RUNTIME_S = 600.0
 
 @contextmanager
 def opened(*, profile: str | None = None, offline: bool = False) -> Iterator[Engine]:
-    """The engine over the user's store, closed at the end."""
+    """The engine over the user's store, closed at the end. What libraries log is for BATCHCTL_DEBUG=1."""
     from batchctl.composition import open_engine
 
+    if not os.environ.get("BATCHCTL_DEBUG"):
+        logging.getLogger().addHandler(logging.NullHandler())
     engine = open_engine(load_settings(), profile=profile, offline=offline)
     try:
         yield engine
     finally:
-        engine.close()
+        with interrupts.deferred():  # a connection that is half closed complains aloud
+            engine.close()
 
 
 def named(engine: Engine, name: str) -> Job:
