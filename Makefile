@@ -47,7 +47,7 @@ coverage: $(VENV)/.dev ## the unit, contract and simulation tests with branch co
 
 acceptance: $(VENV)/.dev ## the main job on the real data sets in DATA
 	@test -d "$(DATA)" || { echo "DATA=$(DATA): no such folder; name the one with the data sets" >&2; exit 1; }
-	@AIMOCK_BIN="$$(realpath -q $(AIMOCK_BIN))" $(BIN)/python -m pytest -m acceptance --data "$(DATA)" $(ARGS)
+	@AIMOCK_BIN="$$(realpath -q $(AIMOCK_BIN))" $(BIN)/python -m pytest -m acceptance --data="$(DATA)" $(ARGS)
 
 check: test gates ## everything that has to hold before a change lands
 

@@ -19,8 +19,6 @@ from batchctl_adapters.vectors import unpack
 from batchctl_store.records import Job, StoreError
 from batchctl_store.spool import SpoolError
 
-MERGE_RETRY_S = 300.0
-
 
 @dataclass(slots=True)
 class Accounting:
@@ -52,17 +50,12 @@ def merge_job(engine: Engine, job: Job) -> None:
     try:
         accounting = write_results(engine, job, Path(job.output_path))
     except (UserError, StoreError, SpoolError, OSError) as error:
-        engine.store.jobs.update(
-            job.id,
-            now=now,
-            event=f"merge failed: {error}",
-            merge_error=str(error),
-            merge_not_before=now + engine.clock.real(MERGE_RETRY_S),
-        )
-        engine.note(f"the merge of {job.name} failed and is tried again: {error}")
+        if str(error) != job.merge_error:
+            engine.store.jobs.update(job.id, now=now, event=f"merge failed: {error}", merge_error=str(error))
+        engine.note(f"the merge of {job.name} failed and is tried again at the next tick: {error}")
         return
     text = f"merged {accounting.rows} rows into {job.output_path}"
-    engine.store.jobs.update(job.id, now=now, event=text, merged_at=now, merge_error=None, merge_not_before=None)
+    engine.store.jobs.update(job.id, now=now, event=text, merged_at=now, merge_error=None)
 
 
 def write_results(engine: Engine, job: Job, path: Path) -> Accounting:

@@ -115,4 +115,4 @@ def _suggest(name: str, known: Iterable[str], *, listed: bool = True) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return hint + (f" There are: {', '.join(known) or 'none'}" if listed else "")
+    return hint + (f"{'' if hint else '.'} There are: {', '.join(known) or 'none'}" if listed else "")

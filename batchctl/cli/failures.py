@@ -73,7 +73,7 @@ def _disk_full(error: BaseException) -> Failure | None:
 def _os_error(error: OSError) -> Failure | None:
     if error.errno == errno.EPIPE:
         return None  # click ends quietly where nobody reads on
-    if error.filename is None or not isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError):
+    if error.filename is None or error.strerror is None:
         return None
     return Failure(f"{error.filename}: {error.strerror}", "check the path and its permissions")
 

@@ -232,8 +232,7 @@ def _for_job(job: Job, held: Iterable[Batch], state: Snapshot, now: float) -> li
     if job.ready_at is None:
         return []
     if job.finished_at is not None:
-        due = job.merge_not_before is None or job.merge_not_before <= now
-        return [Merge(job)] if job.output_path is not None and job.merged_at is None and due else []
+        return [Merge(job)] if job.output_path is not None and job.merged_at is None else []
     if job.pending_rows > 0:
         if job.cancel_requested_at is not None:
             return [Cancel(job, None)]
@@ -275,7 +274,7 @@ def next_time(state: Snapshot, now: float) -> float | None:
         times += [t for t in (batch.not_before, batch.next_poll_at if batch.live else None) if t is not None]
     for job in state.jobs.values():
         coalesced = None if job.replan_at is None else job.replan_at + state.timings[job.profile].coalesce_s
-        times += [t for t in (job.replan_at, coalesced, job.merge_not_before) if t is not None]
+        times += [t for t in (job.replan_at, coalesced) if t is not None]
     times += [a.not_before for a in state.accounts.values() if a.not_before is not None]
     later = [t for t in times if t > now]
     return min(later) if later else None

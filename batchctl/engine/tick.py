@@ -55,18 +55,19 @@ def run_pass(
         engine.owner = owner.name
         engine.notes = report.notes
         sweep(engine)
-        started, last = time.monotonic(), None
+        started, last, tried = time.monotonic(), None, set[int]()
         while True:
             state = observe(engine, jobs)
             decisions = planner.decide(state, engine.clock.now())
-            if only is not None:
-                decisions = [d for d in decisions if isinstance(d, tuple(only))]
+            decisions = [d for d in decisions if only is None or isinstance(d, tuple(only))]
+            decisions = [d for d in decisions if not (isinstance(d, planner.Merge) and d.job.id in tried)]
             if not decisions or decisions == last:  # nothing to do, or nothing that changes anything
                 break
             if time.monotonic() - started > max_runtime_s:
                 report.cut_short = True
                 break
             last = decisions
+            tried |= {d.job.id for d in decisions if isinstance(d, planner.Merge)}  # a failed one costs a whole file
             act(engine, decisions, report, progress)
         for batch in state.batches:
             if batch.owner in state.live_owners and batch.state in (BatchState.UPLOADING, BatchState.SUBMITTING):

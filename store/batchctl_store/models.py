@@ -62,7 +62,6 @@ class Job(SQLModel, table=True):
     replan_at: float | None = None
     finished_at: float | None = None
     merged_at: float | None = None
-    merge_not_before: float | None = None
     merge_error: str | None = None
 
 

@@ -156,7 +156,6 @@ class Job:
     replan_at: float | None
     finished_at: float | None
     merged_at: float | None
-    merge_not_before: float | None
     merge_error: str | None
     final_rows: int  # rows with a final outcome
     open_rows: int  # rows held by open batches

@@ -163,6 +163,10 @@ def test_wait_ends_where_the_result_cannot_be_written(shell: Shell) -> None:
     assert f"batchctl results {name} -o OTHER_FILE" in done.err
     assert "merge failed" in shell.ok("status").out
     assert shell("results", name, "-o", "other.csv").code == 0
+    Path("gone").mkdir()
+    shell.ok("tick")
+    assert Path("gone/out.csv").exists(), "what the user mended is noticed at once"
+    assert shell.ok("wait", name).code == 0
 
 
 def test_long_lists_of_jobs_are_shortened(shell: Shell) -> None:

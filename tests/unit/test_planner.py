@@ -247,7 +247,6 @@ def test_a_job_is_finished_when_every_row_is_final_and_then_merged_once() -> Non
     assert kinds(snapshot([final], [])) == ["Finish"]
     finished = replace(final, finished_at=NOW)
     assert kinds(snapshot([finished], [])) == ["Merge"]
-    assert kinds(snapshot([replace(finished, merge_not_before=NOW + 1)], [])) == []
     assert kinds(snapshot([replace(finished, merged_at=NOW)], [])) == []
     assert kinds(snapshot([replace(finished, output_path=None)], [])) == []
 

@@ -119,7 +119,6 @@ def upgrade() -> None:
         sa.Column("replan_at", sa.Float(), nullable=True),
         sa.Column("finished_at", sa.Float(), nullable=True),
         sa.Column("merged_at", sa.Float(), nullable=True),
-        sa.Column("merge_not_before", sa.Float(), nullable=True),
         sa.Column("merge_error", sa.String(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name"),
