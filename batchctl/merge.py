@@ -13,7 +13,7 @@ from batchctl.answers import AnswerColumns, answer_columns, reader_of
 from batchctl.columns import ColumnType, Vectors, infer_types
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
-from batchctl.outputs import PARQUET, open_output
+from batchctl.outputs import PARQUET, Announce, open_output, state_of
 from batchctl.task import Task
 from batchctl_adapters.vectors import unpack
 from batchctl_store.records import Job, StoreError
@@ -46,19 +46,35 @@ def merge_job(engine: Engine, job: Job) -> None:
     """The merge that a finished job asked for; a failure is noted and tried again later."""
     if job.output_path is None:
         return
-    now = engine.clock.now()
+    now, path = engine.clock.now(), Path(job.output_path)
     try:
-        accounting = write_results(engine, job, Path(job.output_path))
+        _refuse_strangers(path, job)
+        accounting = write_results(engine, job, path, announce=lambda state: _expect(engine, job, state))
     except (UserError, StoreError, SpoolError, OSError) as error:
         if str(error) != job.merge_error:
             engine.store.jobs.update(job.id, now=now, event=f"merge failed: {error}", merge_error=str(error))
         engine.note(f"the merge of {job.name} failed and is tried again at the next tick: {error}")
         return
     text = f"merged {accounting.rows} rows into {job.output_path}"
-    engine.store.jobs.update(job.id, now=now, event=text, merged_at=now, merge_error=None)
+    engine.store.jobs.update(job.id, now=now, event=text, merged_at=now, merge_error=None, output_known=state_of(path))
 
 
-def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
+def _expect(engine: Engine, job: Job, state: str) -> None:
+    """Know the new file before it is in place: after a kill in between it is still ours, and so is the old one."""
+    known = f"{job.output_known or ''} {state}".strip()
+    engine.store.jobs.update(job.id, now=engine.clock.now(), event="putting the result in place", output_known=known)
+
+
+def _refuse_strangers(path: Path, job: Job) -> None:
+    """A merge replaces what stood there at submit, or its own earlier result; never what somebody put there since."""
+    if state_of(path) not in (None, *(job.output_known or "").split()):
+        raise UserError(
+            f"{path} is there and is not what batchctl knows: it was written or changed after the submit",
+            hint=f"move it away, or write elsewhere: batchctl results {job.name} -o OTHER_FILE",
+        )
+
+
+def write_results(engine: Engine, job: Job, path: Path, *, announce: Announce | None = None) -> Accounting:
     """Write every row of the job to `path` (.jsonl, .csv or .parquet), as it stands now.
 
     Raises StoreError where the rows written are not the rows taken in: the file is not put in place then.
@@ -70,6 +86,7 @@ def write_results(engine: Engine, job: Job, path: Path) -> Accounting:
         engine.spool.reader(f"{job.spool}/rows") as rows,
         open_output(path, columns=job.columns, added=added.names, types=_types(engine, job, added, path)) as output,
     ):
+        output.announce = announce
         for raw, extra in _rows(engine, job, task, added, accounting, rows.lines()):
             output.write(raw, extra)
         if accounting.rows != job.rows or sum(accounting.outcomes.values()) != job.rows:

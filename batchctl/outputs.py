@@ -10,7 +10,7 @@ import contextlib
 import csv
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -26,8 +26,16 @@ _BUFFER = 1024 * 1024  # bytes
 _LINE_END_LIKE = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 
 
+Announce = Callable[[str], None]
+
+
 class OutputWriter(Protocol):
-    """A context manager; the file appears at the end of the `with` block, and nothing is left where that raises."""
+    """A context manager; the file appears at the end of the `with` block, and nothing is left where that raises.
+
+    `announce`, where set, is told the new file's `state_of` just before the file takes its place.
+    """
+
+    announce: Announce | None
 
     def __enter__(self) -> Self: ...
 
@@ -69,6 +77,15 @@ def open_output(
             return ParquetRows(target, {name: (types or {}).get(name, ColumnType.TEXT) for name in names})
 
 
+def state_of(path: Path) -> str | None:
+    """What tells a file from one that was put in its place or changed; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return f"{found.st_mtime_ns}-{found.st_size}"
+
+
 def check_output(path: str | os.PathLike[str], *, source: str | os.PathLike[str] | None = None) -> Path:
     """The real path that will be written; raises UsageError where it cannot be (asked before anything is sent)."""
     named, target = Path(path), Path(path).resolve()
@@ -99,10 +116,12 @@ class _AtomicFile:
         self._temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         self.file: BinaryIO = self._temporary.open("xb", buffering=_BUFFER)
 
-    def commit(self) -> None:
+    def commit(self, announce: Announce | None) -> None:
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
+        if announce is not None:
+            announce(state_of(self._temporary) or "")
         self._temporary.replace(self._target)
         folder = os.open(self._target.parent, os.O_RDONLY)
         try:
@@ -121,6 +140,7 @@ class FileWriter:
     """What the formats share: a file that appears whole. `_begin` writes what comes first, `_end` what comes last."""
 
     def __init__(self, target: Path, columns: list[str]) -> None:
+        self.announce: Announce | None = None
         self._target = target
         self._columns = columns
         self._out: _AtomicFile | None = None
@@ -141,7 +161,7 @@ class FileWriter:
         try:
             if kind is None:
                 self._end()
-                self._out.commit()
+                self._out.commit(self.announce)
         finally:
             self._out.discard()
 

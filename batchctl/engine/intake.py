@@ -17,6 +17,7 @@ from batchctl.engine.plan import INPUTS, plan_rows
 from batchctl.errors import InputError, UsageError
 from batchctl.inputs import Format, Row, open_table
 from batchctl.lint import lint, model_of, refuse
+from batchctl.outputs import state_of
 from batchctl.render import Renderer
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter
@@ -133,6 +134,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
         columns=taken.columns,
         rows=len(taken.sizes),
         output_path=None if order.output is None else str(order.output.absolute()),
+        output_known=None if order.output is None else state_of(order.output),
         max_batch_requests=order.max_batch_requests,
         max_batch_bytes=order.max_batch_bytes,
         max_attempts=order.max_attempts,

@@ -50,6 +50,7 @@ class Job(SQLModel, table=True):
     columns: str
     rows: int
     output_path: str | None = None
+    output_known: str | None = None
     max_batch_requests: int | None = None
     max_batch_bytes: int | None = None
     max_attempts: int

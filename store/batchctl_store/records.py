@@ -127,6 +127,7 @@ class NewJob:
     max_attempts: int
     spool: str  # the spool folder of this job's objects
     deadline: float | None = None
+    output_known: str | None = None  # states of the files that a merge may replace at `output_path`
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ class Job:
     columns: tuple[str, ...]
     rows: int
     output_path: str | None
+    output_known: str | None
     max_batch_requests: int | None
     max_batch_bytes: int | None
     max_attempts: int

@@ -190,6 +190,22 @@ def test_retry_sends_failed_rows_again_where_they_are_named(shell: Shell) -> Non
     assert shell.ok("wait", "moods-1", "--json").json["jobs"][0]["succeeded"] == 4
 
 
+def test_a_merge_replaces_no_file_that_somebody_wrote_after_the_submit(shell: Shell) -> None:
+    name = shell.submit("-o", "out.csv", "--no-tick")
+    Path("out.csv").write_text("mine", encoding="utf-8")
+    done = shell("wait", name)
+    assert done.code == 1
+    assert "written or changed after the submit" in done.err
+    assert Path("out.csv").read_text(encoding="utf-8") == "mine"
+    Path("out.csv").rename("mine.csv")
+    shell.ok("tick")
+    merged = Path("out.csv").read_bytes()
+    assert merged.startswith(b"text,label,")
+    again = shell.submit("-o", "out.csv", "--again", "--force", rows=3)
+    assert shell.ok("wait", again).code == 0
+    assert Path("out.csv").read_bytes() != merged
+
+
 def test_retry_of_missing_rows_says_that_they_may_have_been_billed(shell: Shell) -> None:
     shell.server.post_faults([{"kind": "missing_rows", "share": 0.5, "nth": 1}])
     name = "moods-1"

@@ -181,3 +181,11 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     write(tmp_path / "link.jsonl", [], [(b"{}", {"a": 1})])
     assert (tmp_path / "link.jsonl").is_symlink()
     assert (tmp_path / "real.jsonl").read_bytes() == b'{"a":1}\n'
+
+
+def test_a_file_is_announced_as_it_will_be_before_it_is_in_place(tmp_path: Path) -> None:
+    target, told = tmp_path / "o.jsonl", list[tuple[str, bool]]()
+    with open_output(target, columns=["a"], added=["b"]) as writer:
+        writer.announce = lambda state: told.append((state, target.exists()))
+        writer.write(b'{"a": 1}', {"b": 2})
+    assert told == [(state_of(target), False)], "after a kill in between, the file is still known as ours"

@@ -107,6 +107,7 @@ def upgrade() -> None:
         sa.Column("columns", sa.String(), nullable=False),
         sa.Column("rows", sa.Integer(), nullable=False),
         sa.Column("output_path", sa.String(), nullable=True),
+        sa.Column("output_known", sa.String(), nullable=True),
         sa.Column("max_batch_requests", sa.Integer(), nullable=True),
         sa.Column("max_batch_bytes", sa.Integer(), nullable=True),
         sa.Column("max_attempts", sa.Integer(), nullable=False),
