@@ -202,6 +202,8 @@ def _right(world: World, job: Job, row: dict[str, Any]) -> Iterator[str]:
         if late and outcome not in ("missing", "gone"):
             continue  # the first answer stays
         kind = _delivered(world, batch, sent)
+        if late and kind != "ok":
+            continue  # only an answer is worth taking late
         own = f"b{world.store.batches.get(int(batch.tag.split('-')[1])).ordinal}" == row["batch"]
         if kind == "ok" or (kind and own and outcome == "missing"):
             yield f"{job.name}: {text!r} is {outcome} although {batch.remote_id} has its result ({kind})"
