@@ -167,7 +167,8 @@ def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
     control = submission.upload_id
     if control is None or submission.fenced_at is not None:
         control = store.batches.latest_remote_id(batch.account, besides=submission.remote_id)
-    doubt = Doubt(submission.tag, submission.upload_id, submission.created_at, frozenset(), control)
+    others = store.batches.known_remote_ids(batch.account) - {submission.remote_id}  # an older batch of the same file
+    doubt = Doubt(submission.tag, submission.upload_id, submission.created_at, others, control)
     try:
         seen = engine.adapter(batch.profile).find(doubt) if control else Unsure("nothing is known to check the key by")
     except AdapterError as error:
@@ -189,7 +190,8 @@ def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
 def look_again(engine: Engine, batch: Batch, submissions: Iterable[Submission]) -> bool:
     """Ask once more which result files there are. False where the key does not see one of the batches at all.
 
-    Patience begins anew with a file that was not named before. Raises what the adapter raises.
+    Patience begins anew with a file that was not named before; one that was is not forgotten. Raises what the adapter
+    raises.
     """
     ids = {s.remote_id: s for s in submissions if s.remote_id}
     seen = engine.adapter(batch.profile).poll(list(ids))
@@ -197,7 +199,7 @@ def look_again(engine: Engine, batch: Batch, submissions: Iterable[Submission]) 
         remote = seen.batches.get(remote_id)
         if remote is None and remote_id in seen.gone:
             _not_found(engine, batch, submission)
-        elif remote is not None and remote.files != submission.files:
+        elif remote is not None and remote.files and remote.files != submission.files:
             now, event = engine.clock.now(), f"{remote_id} names {len(remote.files)} result files now"
             engine.store.batches.note_submission(
                 submission, now=now, event=event, files=remote.files, gone_looks=0, short_since=now

@@ -61,6 +61,7 @@ class Faults:
     stray: float = 0.0  # a line that names no row of ours, per batch
     rows: dict[str, float] = field(default_factory=dict)  # weights of ROW_KINDS against 1 for an answer
 
+    no_tags: bool = False  # batches carry no metadata: only their file tells one from another
     queue_room: int | None = None  # requests the account may have enqueued; more fail later (CASES.md 36)
     spells: tuple[Spell, ...] = ()
     heal_at: float = float("inf")
@@ -103,6 +104,7 @@ def draw(random: Random, start: float) -> Faults:
         if each.type == "float" and each.name != "heal_at" and random.random() < 0.4:
             setattr(found, each.name, random.random() * _CEILINGS.get(each.name, _CALLS))
     found.rows = {kind: random.random() * 0.3 for kind in ROW_KINDS if random.random() < 0.3}
+    found.no_tags = random.random() < 0.15
     if random.random() < 0.25:
         found.queue_room = random.randint(4, 12)
     kinds: tuple[SpellKind, ...] = ("storm", "auth", "billing", "rotated")

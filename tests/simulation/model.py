@@ -73,7 +73,7 @@ class ModelAdapter:
             result_ttl_s=profile.result_ttl_s,
             transport="file",
             mixed_models=False,
-            can_find_by_tag=True,
+            can_find_by_tag=not self._remote.faults.no_tags,
             cancel_keeps_partials=True,
             cancel_p95_s=profile.cancel_p95_s,
             idempotent_create=False,
@@ -144,7 +144,8 @@ class ModelAdapter:
         if self._rotated():
             return Unsure(f"{doubt.control} is not visible with this key")
         unknown = [batch for batch in self._remote.listed() if batch.remote_id not in doubt.known_ids]
-        same = [b for b in unknown if b.upload_id == doubt.upload_id and b.tag == doubt.tag]
+        tagged = not self._remote.faults.no_tags
+        same = [b for b in unknown if b.upload_id == doubt.upload_id and (b.tag == doubt.tag or not tagged)]
         if len(same) > 1:
             return Unsure(f"several batches match: {', '.join(b.remote_id for b in same)}")
         if same:
@@ -174,7 +175,8 @@ class ModelAdapter:
                 gone.add(remote_id)
             else:
                 seen[remote_id] = self._tell(batch)
-        late = {batch.tag: self._tell(batch) for batch in self._remote.listed() if batch.tag in watch}
+        tags = frozenset() if self._remote.faults.no_tags else frozenset(watch)
+        late = {batch.tag: self._tell(batch) for batch in self._remote.listed() if batch.tag in tags}
         return Observed(seen, frozenset(gone), late)
 
     def _lost(self, batch: Batch) -> bool:

@@ -273,7 +273,7 @@ class Remote:
         batch.hidden_counts = random.random() < 0.5
         batch.cancel_takes_s = random.uniform(0, 25 * MINUTE)
         if chance("lags"):
-            batch.visible_at = now + random.uniform(0, 8 * MINUTE)
+            batch.visible_at = now + random.uniform(0, 14 * MINUTE)
         if chance("lags_beyond"):
             batch.visible_at = now + random.uniform(25 * MINUTE, 10 * HOUR)
         if chance("rejected_line"):
@@ -352,7 +352,7 @@ class Remote:
             files=batch.files(now) if ended else (),
             errors=errors,
             resend=resend,
-            tag=batch.tag,
+            tag=None if self.faults.no_tags else batch.tag,
             upload_id=batch.upload_id,
         )
 

@@ -6,7 +6,8 @@ import pytest
 
 from batchctl_adapters.base import BatchError, Outcome
 from batchctl_store.records import BatchState, Job
-from tests.simulation.faults import DAY, HOUR, MINUTE
+from tests.simulation.conftest import Make
+from tests.simulation.faults import DAY, HOUR, MINUTE, Faults
 from tests.simulation.remote import FOREVER
 from tests.simulation.world import START, World
 
@@ -83,6 +84,15 @@ def test_case_09_a_batch_that_answers_404_three_times_is_gone(world: World) -> N
     looks = [event.text for event in world.store.jobs.events(job.id) if "was not found" in event.text]
     assert len(looks) == 3
     assert world.remote.sent["a row 000"] == 1, "what may have been billed is not sent again by itself"
+
+
+def test_case_09_a_batch_that_is_gone_is_not_taken_for_an_older_one_of_the_same_file(make: Make) -> None:
+    world = make(faults=Faults(no_tags=True))
+    world.plan(fields={"fate": "queue_full"})
+    world.plan(fields={"not_found_at": START, "not_found_looks": FOREVER})
+    job = world.submit(2)
+    world.run()
+    assert outcomes(world, job) == ["gone"] * 2
 
 
 def test_case_09_a_batch_that_answers_404_twice_is_not_gone(world: World) -> None:
@@ -179,6 +189,17 @@ def test_patience_begins_anew_with_a_file_that_is_named_late(world: World) -> No
     late = {"file_delays": (25 * MINUTE, 0.0), "bad_fetches": {"output": ["gone"] * 4, "error": []}}
     world.plan(fields=late, kinds={texts[2]: "bad_request"})
     job = world.submit(3)
+    world.run()
+    assert outcomes(world, job) == ["succeeded", "succeeded", "errored"]
+
+
+def test_a_status_that_is_unknown_for_a_while_does_not_make_files_forgotten(world: World) -> None:
+    texts = world.rows_of("a", 3)
+    world.plan(fields={"file_delays": (0.0, 25 * MINUTE)}, kinds={texts[2]: "bad_request"})
+    job = world.submit(3)
+    world.run(lambda: world.store.batches.get(1).state is BatchState.ENDED)
+    now = world.clock.now()
+    world.remote.batches["batch-1"].unknown = (now, now + 20 * MINUTE)
     world.run()
     assert outcomes(world, job) == ["succeeded", "succeeded", "errored"]
 

@@ -31,7 +31,7 @@ from batchctl_store.repository import Repository
 from batchctl_store.spool import FrameWriter, Spool
 from tests.simulation.faults import Faults
 from tests.simulation.model import ModelAdapter, SimulatedClock
-from tests.simulation.remote import Batch, Plan, Remote
+from tests.simulation.remote import FOREVER, Batch, Plan, Remote
 
 START = 1_800_000_000.0
 STORE_ID = "simula"
@@ -204,10 +204,18 @@ class World:
             return None
         finally:
             self.process = Process(self)
+            self._forget_unrecorded()
         self.notes += [note for note in report.notes if note not in self.notes]
         if report.done:
             self.say("pass: " + ", ".join(f"{kind} {count}" for kind, count in report.done.items()))
         return report
+
+    def _forget_unrecorded(self) -> None:
+        """What was told to a process that died before it wrote it down has been told to nobody."""
+        known = self.store.batches.known_remote_ids(self.profile.account_name)
+        for batch in self.remote.batches.values():
+            if batch.remote_id not in known:
+                batch.told_at = FOREVER
 
     def restart(self) -> None:
         """The process ends, if it has not; what it held in memory is gone."""
