@@ -166,7 +166,7 @@ class FileWriter:
             self._out.discard()
 
     def _begin(self, file: BinaryIO) -> None:
-        raise NotImplementedError
+        """Write what stands before the first row."""
 
     def _end(self) -> None:
         """Nothing more."""
