@@ -23,11 +23,9 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():
-            # created here so that the file is private from its first byte on
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self.engine = _sqlite(path)
-        self._migrate()
+        if self._is_new() or self._version() != HEAD:
+            self._migrate()
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -45,10 +43,18 @@ class Database:
         """Give the connections back."""
         self.engine.dispose()
 
+    def _is_new(self) -> bool:
+        """True where the file has nothing in it yet: who connects now would race to make it a write-ahead store."""
+        try:
+            return self.path.stat().st_size == 0
+        except FileNotFoundError:
+            return True
+
     def _migrate(self) -> None:
-        if self._version() == HEAD:
-            return
         with FileLock(self.path.with_suffix(".migrate.lock"), timeout=120, mode=0o600):
+            if not self.path.exists():
+                # created here so that the file is private from its first byte on
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             version = self._version()
             if version != HEAD:
                 self._upgrade(version)

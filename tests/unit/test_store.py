@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from sqlalchemy.exc import IntegrityError
 
 from batchctl_store.batches import SUBMISSION
@@ -342,6 +343,19 @@ def test_case_89_ten_processes_open_a_store_for_the_first_time_at_once(tmp_path:
         told = [row[0] for row in db.execute("SELECT value FROM setting WHERE key LIKE 'process %'")]
     assert len(told) == 10
     assert len(set(told)) == 1, "one store, one id"
+
+
+def test_case_89_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.touch()
+    with ThreadPoolExecutor(1) as thread, closing(sqlite3.connect(path)) as other:
+        with FileLock(path.with_suffix(".migrate.lock")):
+            other.execute("BEGIN IMMEDIATE")  # as a maker holds the empty file
+            opening = thread.submit(Repository, path)
+            with pytest.raises(TimeoutError):
+                opening.result(0.3)
+            other.rollback()
+        opening.result(60).close()
 
 
 def test_the_store_is_private(tmp_path: Path) -> None:
