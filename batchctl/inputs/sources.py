@@ -56,9 +56,7 @@ class Source:
     packing: Packing | None = None
     held: Any = None  # keeps a temporary copy of standard input alive
 
-    def problem(
-        self, line: int | None, what: str, *, column: int | None = None, hint: str | None = None
-    ) -> InputError:
+    def problem(self, line: int | None, what: str, *, column: int | None = None, hint: str | None = None) -> InputError:
         """What is wrong in it, as an error."""
         return InputError(self.name, line, what, column=column, hint=hint)
 

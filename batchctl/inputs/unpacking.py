@@ -39,10 +39,14 @@ class Digest:
 
     def read(self, size: int = CHUNK) -> bytes:
         """As a file's."""
-        data = self._file.read(CHUNK if size is None or size < 0 else size)
+        data = self._file.read(CHUNK if size < 0 else size)
         self.sha256.update(data)
         self.size += len(data)
         return data
+
+    def seek(self, _offset: int) -> None:
+        """gzip wants it there, to read from the start again, which nobody does."""
+        raise io.UnsupportedOperation("this file is read once")
 
 
 def pieces_of(source: Source, digest: Digest) -> Iterator[bytes]:
@@ -77,7 +81,7 @@ def _plain(digest: Digest) -> Iterator[bytes]:
 
 
 def _gunzip(digest: Digest) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=digest, mode="rb") as file:  # type: ignore[call-overload]
+    with gzip.GzipFile(fileobj=digest, mode="rb") as file:
         while piece := file.read(CHUNK):
             yield piece
 
@@ -172,11 +176,12 @@ class Lines:
     def __iter__(self) -> Iterator[tuple[list[bytes], bytes]]:
         """Lists of lines, each with the same bytes in one piece."""
         end = 0
-        for joined in self._whole_lines():
-            self.offset, end = end, end + len(joined)
-            if not self.offset and joined.startswith(_UTF8_BOM):
+        for block in self._whole_lines():
+            self.offset, end = end, end + len(block)
+            joined = block
+            if not self.offset and block.startswith(_UTF8_BOM):
                 self.skipped = len(_UTF8_BOM)
-                joined = joined[self.skipped :]
+                joined = block[self.skipped :]
             yield io.BytesIO(joined).readlines(), joined
 
     def _whole_lines(self) -> Iterator[bytes]:
