@@ -6,7 +6,9 @@ import difflib
 from typing import Any
 
 from batchctl.errors import InputError
+from batchctl.images import Images
 from batchctl.inputs import Row
+from batchctl.samples import sample_messages
 from batchctl.task import Task
 from batchctl.templates import MissingColumn, PromptTemplate, TemplateProblem
 from batchctl_adapters.base import Request
@@ -18,20 +20,21 @@ class Renderer:
     The messages that do not change are the same objects in every request: read them, never change them.
     """
 
-    def __init__(self, task: Task, model: str, *, source: str = "input") -> None:
-        """`model` is the provider's name for the task's alias, `source` names the table in errors.
+    def __init__(self, task: Task, model: str) -> None:
+        """`model` is the provider's name for the task's alias.
 
         Raises TemplateProblem, MissingColumn where a few-shot example lacks a column.
         """
         self._model = model
-        self._source = source
-        self._prompt = PromptTemplate(task.prompt)
+        self._prompt = None if task.prompt is None else PromptTemplate(task.prompt)
         self._system = None if task.system is None else PromptTemplate(task.system)
+        self.images = Images(task.images)
+        self._has_images = bool(task.images)
         self._shots = [
             message
             for shot in task.few_shot
             for message in (
-                {"role": "user", "content": self._prompt.render(shot.input) if shot.input is not None else shot.user},
+                {"role": "user", "content": self._text(shot.input) if shot.input is not None else shot.user},
                 {"role": "assistant", "content": shot.answer},
             )
         ]
@@ -49,12 +52,41 @@ class Renderer:
         try:
             fixed = self._fixed
             opening = fixed if fixed is not None else self._opening(values)
-            messages = [*opening, {"role": "user", "content": self._prompt.render(values)}]
+            if self._prompt is None:
+                messages = self._with_sample(opening, row)
+            else:
+                messages = [*opening, {"role": "user", "content": self._prompt.render(values)}]
+            if self._has_images:
+                messages[-1] = self._with_images(messages[-1], row)
         except TemplateProblem as problem:
             raise self._refusal(problem, row) from problem
         return Request(
             self._model, messages, self._output, self._max_output_tokens, self._params, self._provider_params
         )
+
+    def _text(self, values: Any) -> str:
+        return "" if self._prompt is None else self._prompt.render(values)
+
+    def _with_sample(self, opening: list[dict[str, Any]], row: Row) -> list[dict[str, Any]]:
+        """The sample's own system messages stand before the task's examples."""
+        sample = sample_messages(row, self.images)
+        if not self._shots:
+            return [*opening, *sample]
+        systems = 0
+        while systems < len(sample) - 1 and sample[systems]["role"] in ("system", "developer"):
+            systems += 1
+        place = len(opening) - len(self._shots)
+        return [*opening[:place], *sample[:systems], *opening[place:], *sample[systems:]]
+
+    def _with_images(self, message: dict[str, Any], row: Row) -> dict[str, Any]:
+        """The same message with the row's images after its text."""
+        if message["role"] != "user":
+            what = f"row {row.number}: the last message is the {message['role']}'s, and images belong to the user's"
+            raise InputError(row.file, row.line, what, hint="put them into `input` itself")
+        content = message["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}] if content else []
+        return {**message, "content": [*content, *self.images.parts(row)]}
 
     def _opening(self, values: Any) -> list[dict[str, Any]]:
         system = [] if self._system is None else [{"role": "system", "content": self._system.render(values)}]
@@ -62,9 +94,9 @@ class Renderer:
 
     def _refusal(self, problem: TemplateProblem, row: Row) -> InputError:
         if not isinstance(problem, MissingColumn):
-            return InputError(self._source, row.line, f"row {row.number}: {problem.what}", hint="mend the template")
+            return InputError(row.file, row.line, f"row {row.number}: {problem.what}", hint="mend the template")
         near = difflib.get_close_matches(problem.column, row.values, 1)
         has = ", ".join(row.values) or "nothing"
         hint = f"did you mean {near[0]!r}?" if near else "add the column, or test it: {% if NAME is defined %}"
         what = f"row {row.number}: the task uses the column {problem.column!r}, this row has: {has}"
-        return InputError(self._source, row.line, what, hint=hint)
+        return InputError(row.file, row.line, what, hint=hint)

@@ -7,10 +7,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -39,6 +39,17 @@ def _a_text(value: str) -> str:
 def _wrong(message: str, **context: Any) -> PydanticCustomError:
     """A problem in the words that the user reads: `what; fix`."""
     return PydanticCustomError("task", "{message}", {"message": message, **context})
+
+
+Samples = Literal["inspect", "evals", "auto", "requests"]
+"""Rows that say themselves what is asked: samples with an `input`, or ready-made requests."""
+
+GOLD: dict[str, tuple[str, ...]] = {"inspect": ("target",), "evals": ("ideal",), "auto": ("target", "ideal")}
+"""Columns with the right answer, by the kind of samples."""
+
+_OWN_OF_REQUESTS = (
+    "model", "prompt", "system", "few_shot", "images", "expected", "max_output_tokens", "params", "provider_params",
+)  # fmt: skip
 
 
 class Params(BaseModel):
@@ -153,8 +164,10 @@ class Task(BaseModel):
 
     name: str | None = None
     kind: str = "chat"
-    model: Annotated[str, Field()]
-    prompt: str
+    model: str | None
+    prompt: str | None
+    samples: Samples | None = None
+    images: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
     system: str | None = None
     few_shot: Annotated[tuple[Example, ...], BeforeValidator(_listed)] = ()
     output: OutputSpec = OutputSpec()
@@ -162,6 +175,28 @@ class Task(BaseModel):
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     params: Params = Params()
     provider_params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_by_the_rows(cls, value: Any) -> Any:
+        """With `samples` there is no prompt, with `samples: requests` no model either."""
+        if not isinstance(value, dict) or value.get("samples") not in get_args(Samples):
+            return value
+        said = ("prompt", "model") if value["samples"] == "requests" else ("prompt",)
+        return {**dict.fromkeys(said), **value}
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Task:
+        if self.samples is None and (self.prompt is None or self.model is None):
+            raise _wrong(f"`{'prompt' if self.prompt is None else 'model'}` {_EMPTY}")
+        return self
+
+    @field_validator("images")
+    @classmethod
+    def _distinct_images(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(columns)) < len(columns):
+            raise _wrong("the same column twice; keep one of the two")
+        return columns
 
     @field_validator("kind")
     @classmethod
@@ -194,10 +229,20 @@ class Task(BaseModel):
         sources = [source for source in (self.system, self.prompt) if source is not None]
         return tuple(dict.fromkeys(name for source in sources for name in PromptTemplate(source).columns))
 
+    def gold(self, columns: Iterable[str]) -> str | None:
+        """The column with the right answers, of a table with these columns; None where there is none."""
+        if self.expected is not None:
+            return self.expected
+        there = set(columns)
+        return next((name for name in GOLD.get(self.samples or "", ()) if name in there), None)
+
     @cached_property
     def digest(self) -> str:
         """sha256, in hex, of the task as canonical JSON. A schema counts with the order of its keys: models heed it."""
         content = self.model_dump(mode="json")
+        for key in ("samples", "images"):
+            if not content[key]:
+                del content[key]  # tasks from before there was such a key keep their digest
         if self.output.json_schema is not None:
             content["output"]["json_schema"] = json.dumps(self.output.json_schema)
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -308,6 +353,7 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     for key in Task.model_fields:
         if key in value and value[key] is None:
             yield (key,), _EMPTY
+    yield from _wrong_samples(value)
     output = value.get("output")
     if isinstance(output, dict) and all(inner is None for inner in output.values()):
         yield ("output", *output), _ONE_OUTPUT
@@ -316,6 +362,24 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
         if isinstance(shot, dict):
             for key, what in _wrong_shot(shot, output, template):
                 yield ("few_shot", number, key), what
+
+
+def _wrong_samples(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    samples = value.get("samples")
+    if samples == "requests":
+        for key in _OWN_OF_REQUESTS:
+            if key in value:
+                yield (key,), "ready-made requests are sent as they are; remove it"
+    elif samples in GOLD:
+        if "prompt" in value:
+            yield (
+                ("prompt",),
+                "each sample's own input is sent; remove `prompt`, or `samples` to write {{ input }} in it",
+            )
+        shots = value.get("few_shot")
+        for number, shot in enumerate(shots if isinstance(shots, list) else []):
+            if isinstance(shot, dict) and "input" in shot:
+                yield ("few_shot", number, "input"), "fills in a prompt, and samples have none; write `user: TEXT`"
 
 
 def _wrong_shot(shot: Mapping[str, Any], output: Any, template: PromptTemplate | None) -> Iterator[tuple[str, str]]:

@@ -53,8 +53,10 @@ class Output:
 class Request:
     """One row, rendered, in no provider's words.
 
-    `messages` are `{"role": "system" | "user" | "assistant", "content": str}` in order. `params` are portable
-    sampling settings (temperature, top_p, seed, stop); `provider_params` are merged into the body as they are.
+    `messages` are `{"role": "system" | "user" | "assistant", "content": ...}` in order; a content is a text or a list
+    of parts: `{"type": "text", "text": ...}`, `{"type": "image", "url": ...}` and `{"type": "image", "media_type":
+    "image/png", "data": BASE64}`. `params` are portable sampling settings (temperature, top_p, seed, stop);
+    `provider_params` are merged into the body as they are.
     """
 
     model: str
@@ -87,6 +89,7 @@ class Capabilities:
     proof_looks: int
     concurrent_uploads: int
     min_requests: int = 1
+    wire: Literal["openai", "anthropic"] | None = None  # whose ready-made bodies it takes as they are
     discount: float = 0.5
     terms_url: str = ""
     as_of: str = ""

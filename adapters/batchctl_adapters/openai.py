@@ -87,6 +87,7 @@ class OpenAIAdapter:
             proof_span_s=profile.proof_span_s,
             proof_looks=profile.proof_looks,
             concurrent_uploads=profile.concurrent_uploads,
+            wire="openai",
             discount=profile.discount,
             terms_url=profile.terms_url,
             as_of=profile.as_of,

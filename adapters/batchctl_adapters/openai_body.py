@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from .base import CUSTOM_ID_PATTERN, Output, Request
+from .openai_parts import with_parts
 from .profile import Profile
 
 _valid_id = re.compile(CUSTOM_ID_PATTERN).fullmatch
@@ -59,12 +60,12 @@ class BodyEncoder:
             shaped = [self._shaped(message, request.output) for message in opening]
             encoded = _without_separators(_dumps(shaped))[:-1] + (b"," if shaped else b"")
             self._opening = (opening, encoded)
-        return encoded + _without_separators(_dumps(last)) + b"]"
+        return encoded + _without_separators(_dumps(with_parts(last))) + b"]"
 
     def _shaped(self, message: dict[str, Any], output: Output) -> dict[str, Any]:
         """A few-shot answer that is a bare label, in the shape that the answer is asked for."""
         if not self._structured or message["role"] != "assistant" or message["content"] not in output.labels:
-            return message
+            return with_parts(message)
         return {**message, "content": _dumps({"label": message["content"]}).decode()}
 
     def line(self, custom_id: str, body: bytes) -> bytes:

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from batchctl.cli import output
 from batchctl.cli.base import USAGE, command, json_option
-from batchctl.cli.targets import format_option, target
+from batchctl.cli.targets import Asked, asked_options, target
 from batchctl.errors import TaskError, UsageError
 
 if TYPE_CHECKING:
     from batchctl.engine.preview import Preview
-    from batchctl.inputs import Format
 
 
 @command("validate")
-@click.argument("task", type=click.Path(path_type=Path))
-@click.argument("input", type=click.Path(path_type=Path))
+@asked_options
 @click.option("--provider", metavar="PROFILE", help="Check the key and the limits of this profile as well.")
-@format_option
 @json_option
-def validate(task: Path, input: Path, provider: str | None, input_format: Format | None, as_json: bool) -> int:
-    """Check TASK and every row of INPUT. Sends and stores nothing.
+def validate(asked: Asked, provider: str | None, as_json: bool) -> int:
+    """Check TASK and every row of the INPUTs. Sends and stores nothing.
 
     Prints every problem as FILE:LINE: what is wrong; what to do.
     """
-    problems, found, chosen = _look(task, input, provider, input_format)
+    problems, found, chosen = _look(asked, provider)
     more = 0 if found is None else found.more_problems
     if as_json:
         rows = 0 if found is None else found.rows
@@ -47,14 +43,11 @@ def validate(task: Path, input: Path, provider: str | None, input_format: Format
     return USAGE if problems else 0
 
 
-def _look(
-    task: Path, source: Path, provider: str | None, input_format: Format | None
-) -> tuple[list[str], Preview | None, str | None]:
+def _look(asked: Asked, provider: str | None) -> tuple[list[str], Preview | None, str | None]:
     """All problems; what the input was found to be (None: the task is wrong already); the profile that was meant."""
     from batchctl.composition import require_key
     from batchctl.config import load_settings
     from batchctl.engine.preview import preview
-    from batchctl.task import load_task
 
     problems: list[str] = []
     settings = load_settings()
@@ -67,8 +60,15 @@ def _look(
         except UsageError as error:
             problems.append(error.message)
         try:
-            asked = load_task(task)
+            task = asked.load()
         except TaskError as error:
             return [*problems, *error.problems], None, chosen
-        found = preview(asked, source, input_format=input_format, target=aim)
+        found = preview(
+            task,
+            asked.inputs,
+            input_format=asked.format,
+            encoding=asked.encoding,
+            sheet=asked.sheet,
+            target=aim,
+        )
     return [*problems, *found.problems], found, chosen

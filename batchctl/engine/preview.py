@@ -6,15 +6,14 @@ import json
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from batchctl.engine.context import ID_WIDTH
-from batchctl.engine.intake import model_of
+from batchctl.engine.intake import check_expected
 from batchctl.engine.planner import Limits, partition
+from batchctl.engine.prepare import Prepared, preparer
 from batchctl.engine.tokens import tokens_of, tokens_of_messages
 from batchctl.errors import InputError
-from batchctl.inputs import Format, open_table
-from batchctl.render import Renderer
+from batchctl.inputs import Format, Named, Row, open_table
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Capabilities
 from batchctl_adapters.profile import Profile
@@ -28,7 +27,6 @@ class Preview:
     columns: tuple[str, ...] = ()
     problems: list[str] = field(default_factory=list)  # whole sentences, `FILE:LINE: what; fix`
     more_problems: int = 0  # found beyond those that are listed
-    sizes: array[int] = field(default_factory=lambda: array("Q"))
     too_large: int = 0
     input_tokens: int = 0
     batches: list[tuple[int, int]] = field(default_factory=list)  # (requests, bytes)
@@ -56,55 +54,67 @@ class Target:
 
 def preview(
     task: Task,
-    source: Path,
+    source: Named,
     *,
     input_format: Format | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     target: Target | None = None,
     most_problems: int = 100,
 ) -> Preview:
-    """Read the whole table and render every row, collecting what is wrong instead of stopping at it."""
+    """Read the whole table and prepare every row, collecting what is wrong instead of stopping at it."""
     seen = Preview()
     collect = _collector(seen, most_problems)
-    model = task.model if target is None else model_of(task, target.profile)
-    schema = task.output.json_schema
-    fixed_tokens = 0 if schema is None else tokens_of(json.dumps(schema))
+    groups: dict[str | None, array[int]] = {}
     try:
-        renderer = Renderer(task, model, source=str(source))
-        table = open_table(source, format=input_format)
-        line_size = _measure(target)
-        limits = None if target is None else target.limits
-        room = None if limits is None else min(limits.max_line_bytes, limits.max_bytes)
+        table = open_table(source, format=input_format, encoding=encoding, sheet=sheet)
+        prepare = preparer(task, *((None, None) if target is None else (target.profile, target.adapter)))
+        look = _looker(task, target, seen, groups)
         for row in table.rows(on_error=collect):
             try:
-                request = renderer.request(row)
+                look(row, prepare(row))
             except InputError as error:
+                if error.fatal:
+                    raise
                 collect(error)
-                continue
-            seen.input_tokens += tokens_of_messages(request.messages) + fixed_tokens
-            if target is not None and room is not None:
-                size = line_size(target.adapter.encode_body(request))
-                if size > room:
-                    seen.too_large += 1
-                    collect(InputError(str(source), row.line, f"the request has {size:,} bytes, the limit is {room:,}"))
-                else:
-                    seen.sizes.append(size)
-        seen.rows, seen.columns = table.row_count, tuple(table.columns)
-        _check_columns(task, source, seen, collect)
+        for problem in prepare.problems():
+            collect(problem)
+        seen.rows, seen.columns = table.row_count, prepare.columns(table.columns)
+        check_expected(task, table)
     except InputError as error:
         collect(error)
         return seen
-    if limits is not None:
-        start = 0
-        for count in partition(seen.sizes, limits):
-            seen.batches.append((count, sum(seen.sizes[start : start + count])))
-            start += count
+    if target is not None:
+        for sizes in groups.values():
+            start = 0
+            for count in partition(sizes, target.limits):
+                seen.batches.append((count, sum(sizes[start : start + count])))
+                start += count
     return seen
 
 
-def _check_columns(task: Task, source: Path, seen: Preview, collect: Callable[[InputError], None]) -> None:
-    if task.expected is not None and task.expected not in seen.columns:
-        what = f"has no column {task.expected!r}, which the task names as `expected`"
-        collect(InputError(str(source), None, what))
+def _looker(
+    task: Task, target: Target | None, seen: Preview, groups: dict[str | None, array[int]]
+) -> Callable[[Row, Prepared], None]:
+    """Counts one row's tokens and bytes. Raises InputError where no batch can hold it."""
+    schema = task.output.json_schema
+    fixed_tokens = 0 if schema is None else tokens_of(json.dumps(schema))
+    envelope = 0 if target is None else len(target.adapter.encode_line("x" * ID_WIDTH, b"{}")) - 2
+    room = None if target is None else min(target.limits.max_line_bytes, target.limits.max_bytes)
+
+    def look(row: Row, prepared: Prepared) -> None:
+        seen.input_tokens += tokens_of_messages(prepared.messages) + fixed_tokens
+        if room is None:
+            return
+        size = len(prepared.body) + envelope
+        if size > room:
+            seen.too_large += 1
+            raise InputError(row.file, row.line, f"the request has {size:,} bytes, the limit is {room:,}")
+        if prepared.group not in groups:
+            groups[prepared.group] = array("Q")
+        groups[prepared.group].append(size)
+
+    return look
 
 
 def _collector(seen: Preview, most: int) -> Callable[[InputError], None]:
@@ -115,8 +125,3 @@ def _collector(seen: Preview, most: int) -> Callable[[InputError], None]:
             seen.problems.append(f"{error.message}; {error.hint}" if error.hint else error.message)
 
     return collect
-
-
-def _measure(target: Target | None) -> Callable[[bytes], int]:
-    envelope = 0 if target is None else len(target.adapter.encode_line("x" * ID_WIDTH, b"{}")) - 2
-    return lambda body: len(body) + envelope

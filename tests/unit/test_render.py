@@ -22,7 +22,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 def row(raw: str | dict[str, Any], number: int = 6) -> Row:
     line = (raw if isinstance(raw, str) else json.dumps(raw)).encode()
-    return Row(number, number + 2, line, parse_object(line))
+    return Row(number, number + 2, line, parse_object(line), "t.jsonl")
 
 
 def task(prompt: str, **fields: Any) -> Task:
@@ -37,7 +37,7 @@ def prompt_of(prompt: str, raw: str | dict[str, Any]) -> str:
 
 def refusal(prompt: str, raw: str | dict[str, Any]) -> str:
     with pytest.raises(InputError) as caught:
-        Renderer(task(prompt), "m", source="t.jsonl").request(row(raw))
+        Renderer(task(prompt), "m").request(row(raw))
     return f"{caught.value.message} ({caught.value.hint})"
 
 
