@@ -39,7 +39,8 @@ def validate(asked: Asked, provider: str | None, as_json: bool) -> int:
         output.say("the input was not looked at: mend the task first")
     elif not problems:
         where = f" for {chosen}" if chosen else "; name a --provider to check its limits and key too"
-        output.say(f"{output.counted(found.rows, 'row')} and the task are fine{where}")
+        what = "" if asked.task is None else " and the task"
+        output.say(f"{output.counted(found.rows, 'row')}{what} are fine{where}")
     return USAGE if problems else 0
 
 

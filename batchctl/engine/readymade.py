@@ -34,6 +34,7 @@ class ReadyMade:
         self._apart = adapter is None or not adapter.capabilities.mixed_models
         self._models: dict[str, str] = {}
         self._ids = _Ids()
+        self._url = ""  # of the first request
 
     def __call__(self, row: Row) -> Prepared:
         self._check_owner(row)
@@ -72,9 +73,13 @@ class ReadyMade:
             return f"{other[0]!r} is no part of a ready-made request", f"a line has {', '.join(_OPENAI)} only"
         if values["method"] != "POST":
             return f"the method is {values['method']!r}", 'batch APIs take "POST" only'
-        if self._profile is not None and values["url"] != self._profile.chat_endpoint:
-            what = f"the url is {values['url']!r}, {self._profile.name} is asked at {self._profile.chat_endpoint!r}"
-            return what, "put requests for another endpoint into another file, or name another --provider"
+        url, hint = values["url"], "put requests for another endpoint into another file"
+        if self._profile is not None and url != self._profile.chat_endpoint:
+            what = f"the url is {url!r}, {self._profile.name} is asked at {self._profile.chat_endpoint!r}"
+            return what, f"{hint}, or name another --provider"
+        self._url = self._url or str(url)
+        if url != self._url:
+            return f"the url is {url!r}, that of earlier lines {self._url!r}", hint
         return _wrong_id(values[CUSTOM_ID]) or _wrong_body(values["body"])
 
     def columns(self, _found: Sequence[str]) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +24,38 @@ _FORMULA = re.compile(rb"<(?:\w+:)?f[ >/]")
 
 def read(source: Source, progress: Progress, sha256: list[str], sheet: str | None) -> Iterator[Row]:
     """The rows of one file (see `table.Reader`)."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise UserError("Excel needs openpyxl", hint="pip install 'batchctl[excel]'") from None
     with unpacked_file(source) as (path, digest):
         formulas = _look_inside(source, path)
         try:
-            with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:
+            with _opened(path, values=True) as book:
                 name = _sheet(source, book, sheet)
                 if not formulas:
                     yield from _rows(source, progress, _lines(book[name]), None)
                 else:
-                    with closing(openpyxl.load_workbook(path, read_only=True, keep_links=False)) as written:
+                    with _opened(path, values=False) as written:
                         yield from _rows(source, progress, _lines(book[name]), _lines(written[name]))
-        except (InputError, MemoryError):
+        except (InputError, UserError, MemoryError):
             raise
         except Exception as error:
             # openpyxl says with any exception at all that a workbook is damaged.
             said = " ".join(str(error).split()) or type(error).__name__
             raise source.problem(None, f"cannot be read as Excel: {said}", hint="open it and save it again") from error
     sha256.append(digest)
+
+
+@contextmanager
+def _opened(path: Path, *, values: bool) -> Iterator[Any]:
+    """The workbook: with the values of its formulas, or with the formulas."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise UserError("Excel needs openpyxl", hint="pip install 'batchctl[excel]'") from None
+    with path.open("rb") as file:  # given a path, it would stay open where the workbook is damaged
+        book = _quietly(lambda: openpyxl.load_workbook(file, read_only=True, data_only=values, keep_links=False))
+        try:
+            yield book
+        finally:
+            book.close()
 
 
 def _look_inside(source: Source, path: Path) -> bool:
@@ -89,9 +100,16 @@ def _sheet(source: Source, book: Any, wanted: str | None) -> str:
 
 def _lines(sheet: Any) -> Iterator[Sequence[Any]]:
     sheet.reset_dimensions()  # files say wrong ones, and rows would be left out
+    rows = sheet.iter_rows()
+    while (line := _quietly(lambda: next(rows, None))) is not None:
+        yield line
+
+
+def _quietly(step: Callable[[], Any]) -> Any:
+    """Without openpyxl's warnings, which are about styles and extensions; what it cannot read is an error in a cell."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles and extensions, none about values
-        yield from sheet.iter_rows()
+        warnings.simplefilter("ignore")
+        return step()
 
 
 def _rows(

@@ -7,10 +7,11 @@ import os
 import shutil
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from batchctl.errors import InputError
 
@@ -37,6 +38,7 @@ DATASET = "hf:"
 _MAGIC: tuple[tuple[bytes, Packing], ...] = ((b"\x1f\x8b", "gz"), (b"\x28\xb5\x2f\xfd", "zst"))
 _OTHERS = {
     ".json": "write one object a line: jq -c '.[]' {name} > rows.jsonl (--format jsonl where they are lines already)",
+    ".yaml": "is it the task? One is named, before the inputs; with --requests there is none",
     ".xls": "save it as .xlsx",
     ".ods": "save it as .xlsx or .csv",
     ".txt": "say what it is: --format csv, --format tsv or --format jsonl",
@@ -44,6 +46,16 @@ _OTHERS = {
     ".bz2": "pack it with gzip or zstd, or unpack it first: bunzip2 {name}",
     ".xz": "pack it with gzip or zstd, or unpack it first: unxz {name}",
 }
+
+
+class _Copy:
+    """A temporary file that is deleted with this object."""
+
+    def __init__(self) -> None:
+        number, name = tempfile.mkstemp(prefix="batchctl-stdin-")
+        os.close(number)
+        self.path = Path(name)
+        weakref.finalize(self, self.path.unlink, missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,7 @@ class Source:
     format: Format | Literal["dataset"]
     path: Path | None = None
     packing: Packing | None = None
-    held: Any = None  # keeps a temporary copy of standard input alive
+    held: _Copy | None = None  # the temporary copy of standard input
 
     def problem(self, line: int | None, what: str, *, column: int | None = None, hint: str | None = None) -> InputError:
         """What is wrong in it, as an error."""
@@ -134,14 +146,13 @@ def _stdin(format: Format | None) -> Source:
     if format is None:
         hint = f"say --format ({', '.join(get_args(Format))})"
         raise InputError(STDIN, None, "standard input has no name that tells its format", hint=hint)
-    copy = tempfile.NamedTemporaryFile(prefix="batchctl-stdin-")  # noqa: SIM115 (lives as long as the table)
+    copy = _Copy()
     try:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.flush()
+        with copy.path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
     except OSError as error:
-        raise InputError(STDIN, None, f"cannot be copied to {copy.name}: {error.strerror or error}") from error
-    path = Path(copy.name)
-    with path.open("rb") as file:
+        raise InputError(STDIN, None, f"cannot be copied to {copy.path}: {error.strerror or error}") from error
+    with copy.path.open("rb") as file:
         start = file.read(4)
     packing = next((packing for magic, packing in _MAGIC if start.startswith(magic)), None)
-    return Source(STDIN, format, path, packing, copy)
+    return Source(STDIN, format, copy.path, packing, copy)
