@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,12 +51,6 @@ class Images:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
-        self._sha256 = hashlib.sha256()
-        self._read = 0  # images
-
-    def digest(self, table: str) -> str:
-        """The hash of a table with all images read so far, which are input like the table itself."""
-        return table if not self._read else hashlib.sha256(f"{table}{self._sha256.hexdigest()}".encode()).hexdigest()
 
     def parts(self, row: Row) -> list[Part]:
         """The row's images in the order of the columns. Raises InputError that names row, line and column."""
@@ -86,8 +79,6 @@ class Images:
             raise ImageProblem(f"{_shown(text)} is neither a path nor an http URL", "give one of the two")
         else:
             data = _read(folder / text, text)
-        self._sha256.update(hashlib.sha256(data).digest())
-        self._read += 1
         return {"type": "image", "media_type": _media_type(data, text), "data": base64.b64encode(data).decode("ascii")}
 
 

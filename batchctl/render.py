@@ -28,7 +28,7 @@ class Renderer:
         self._model = model
         self._prompt = None if task.prompt is None else PromptTemplate(task.prompt)
         self._system = None if task.system is None else PromptTemplate(task.system)
-        self.images = Images(task.images)
+        self._images = Images(task.images)
         self._has_images = bool(task.images)
         self._shots = [
             message
@@ -69,7 +69,7 @@ class Renderer:
 
     def _with_sample(self, opening: list[dict[str, Any]], row: Row) -> list[dict[str, Any]]:
         """The sample's own system messages stand before the task's examples."""
-        sample = sample_messages(row, self.images)
+        sample = sample_messages(row, self._images)
         if not self._shots:
             return [*opening, *sample]
         systems = 0
@@ -86,7 +86,7 @@ class Renderer:
         content = message["content"]
         if isinstance(content, str):
             content = [{"type": "text", "text": content}] if content else []
-        return {**message, "content": [*content, *self.images.parts(row)]}
+        return {**message, "content": [*content, *self._images.parts(row)]}
 
     def _opening(self, values: Any) -> list[dict[str, Any]]:
         system = [] if self._system is None else [{"role": "system", "content": self._system.render(values)}]

@@ -225,9 +225,11 @@ class Task(BaseModel):
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the templates name, in order; some may be optional (`{% if note is defined %}`)."""
+        """Columns that the task asks with, in order; some may be optional (`{% if note is defined %}`)."""
         sources = [source for source in (self.system, self.prompt) if source is not None]
-        return tuple(dict.fromkeys(name for source in sources for name in PromptTemplate(source).columns))
+        named = [name for source in sources for name in PromptTemplate(source).columns]
+        sample = ["input"] if self.samples in GOLD else []
+        return tuple(dict.fromkeys([*named, *sample, *self.images]))
 
     def gold(self, columns: Iterable[str]) -> str | None:
         """The column with the right answers, of a table with these columns; None where there is none."""

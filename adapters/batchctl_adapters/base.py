@@ -194,7 +194,7 @@ class Doubt:
 
     `since` is when the upload was made (or the create began); `known_ids` are remote ids the store already has;
     `control` names an object of this account that must be visible for a look to count: the upload, or once that is
-    deleted (the fence) another upload or batch known to exist.
+    deleted (the fence) another upload or batch known to exist; None where the caller has checked the key otherwise.
     """
 
     tag: str

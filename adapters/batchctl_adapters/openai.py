@@ -194,21 +194,21 @@ class OpenAIAdapter:
         """One complete look: the control first, then the list, newest first, until older than `doubt.since`.
 
         A batch that matches is Found even if the control is not visible. A batch that matches in one half only (the
-        file but no tag, the tag but another file), several matches, an unreadable list or no control: Unsure.
+        file but no tag, the tag but another file), several matches, an unreadable list, or a control that was named and
+        is not visible: Unsure.
         """
         control_seen = self._sees(doubt)
         listing = Listing()
         sweep(self._pages, listing, until=doubt.since, stop=lambda: False)
         sighting = match(listing, doubt, by_tag=self._profile.metadata)
         if isinstance(sighting, Absent) and not control_seen:
-            name = doubt.control or "nothing known to exist"
-            return Unsure(f"{name} is not visible with this key: another project's key, or it was deleted")
+            return Unsure(f"{doubt.control} is not visible with this key: another project's key, or it was deleted")
         return sighting
 
     def _sees(self, doubt: Doubt) -> bool:
         control = doubt.control
         if control is None:
-            return False
+            return True
         client = self._open()
         is_file = control == doubt.upload_id or not control.startswith("batch")
         resource = client.files.with_raw_response if is_file else client.batches.with_raw_response
@@ -285,13 +285,28 @@ class OpenAIAdapter:
     def fetch(self, handle: str) -> Iterator[bytes]:
         """The file's bytes in chunks. A body shorter than its Content-Length, or a chunked one cut off, is Transient.
 
-        A server that announces no length and simply closes cannot be told from one that broke off: the caller
-        compares the last line end and the number of lines. Redirects to another host are refused.
+        A server that announces no length may close in the middle and look as if it were done: the file's own record
+        is asked for its size then. Where that says nothing, the caller compares the last line end and the number of
+        lines. Redirects to another host are refused.
         """
-        client = self._open()
+        client, what, received = self._open(), f"download of {handle}", 0
         content = client.files.with_streaming_response.content
-        with self._translated(f"download of {handle}", gone=True), content(handle) as response:
-            yield from response.iter_bytes(_CHUNK_BYTES)
+        with self._translated(what, gone=True), content(handle) as response:
+            announced = "content-length" in response.headers
+            for chunk in response.iter_bytes(_CHUNK_BYTES):
+                received += len(chunk)
+                yield chunk
+        if not announced and received < (size := self._size_of(handle)):
+            raise Transient(f"{what}: it ended after {received} of {size} bytes")
+
+    def _size_of(self, handle: str) -> int:
+        """How large the provider says that a file is, in bytes; 0 where it does not say."""
+        client, what = self._open(), f"look at {handle}"
+        try:
+            data = self._json(lambda: client.files.with_raw_response.retrieve(handle), what=what, gone=True)
+        except (RemoteGone, Permanent):
+            return 0
+        return self._parsed(wire.parse_upload, data, what).size or 0
 
     def parse(self, line: bytes) -> Result:
         """As `openai_results.parse_result`."""

@@ -183,16 +183,29 @@ def _errors(value: object) -> tuple[BatchError, ...]:
     return tuple(_error(item) for item in items)
 
 
+_OF_EVERY_ROW = frozenset(
+    {
+        "invalid_method",
+        "invalid_url",
+        "mismatched_model",
+        "model_mismatch",
+        "model_not_found",
+        "streaming_unsupported",
+        "url_mismatch",
+    }
+)
+"""Codes about what all lines of a file share; validation stops at the first line, which is not to blame
+(PROVIDERS.md 2.4)."""
+
+
 def _error(item: object) -> BatchError:
-    if isinstance(item, dict):
-        line = item.get("line")
-        return BatchError(
-            code=text_or_none(item.get("code")),
-            message=text_or_none(item.get("message")) or "",
-            line=line if isinstance(line, int) and not isinstance(line, bool) else None,
-            param=text_or_none(item.get("param")),
-        )
-    return BatchError(code=None, message=item if isinstance(item, str) else str(item))
+    if not isinstance(item, dict):
+        return BatchError(code=None, message=item if isinstance(item, str) else str(item))
+    code, message, line = text_or_none(item.get("code")), text_or_none(item.get("message")) or "", item.get("line")
+    named = line if isinstance(line, int) and not isinstance(line, bool) else None
+    if named is not None and code in _OF_EVERY_ROW:
+        named, message = None, f"{message} (line {named})"
+    return BatchError(code=code, message=message, line=named, param=text_or_none(item.get("param")))
 
 
 def _resend(errors: tuple[BatchError, ...]) -> Literal["queue_full", "billing", "file", "transient"] | None:

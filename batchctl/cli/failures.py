@@ -53,12 +53,17 @@ def _is_a(error: BaseException, module: str, name: str) -> bool:
     return loaded is not None and isinstance(error, getattr(loaded, name))
 
 
+_SQLITE_FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
+"""The second one: there is no room for the memory that processes share beside the store."""
+
+
 def _disk_full(error: BaseException) -> Failure | None:
     """Looks through causes: drivers and the store wrap what the system said."""
     seen: BaseException | None = error
     while seen is not None:
-        is_full = isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT)
-        if is_full or "database or disk is full" in str(seen):
+        by_system = isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT)
+        by_sqlite = getattr(seen, "sqlite_errorname", "") in _SQLITE_FULL or "database or disk is full" in str(seen)
+        if by_system or by_sqlite:
             where = f" ({seen.filename})" if isinstance(seen, OSError) and seen.filename else ""
             return Failure(f"{DISK_FULL}{where}", DISK_FULL_HINT)
         seen = seen.__cause__ or seen.__context__
@@ -81,6 +86,10 @@ def _database(error: BaseException) -> Failure | None:
         return Failure("the store is busy: another command writes to it", "run the same command again")
     if "readonly" in said or "unable to open" in said:
         return Failure(f"the store cannot be written: {said}", "check the permissions of BATCHCTL_HOME")
+    if "disk I/O error" in said:
+        return Failure(
+            f"the store cannot be read or written: {said}", "check the disk; nothing that was stored is lost"
+        )
     if "not a database" in said or "malformed" in said:
         return Failure(f"the store is damaged: {said}", "keep the folder as it is and restore a copy")
     return None

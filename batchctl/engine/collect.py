@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from batchctl.answers import Judge
 from batchctl.engine.context import Engine, row_of
-from batchctl.engine.poll import SHORT_PATIENCE_S
+from batchctl.engine.poll import SHORT_PATIENCE_S, look_again
 from batchctl.engine.submit import backoff
 from batchctl.task import Task
 from batchctl_adapters.base import BadLine, BatchAdapter, Outcome, Result
@@ -20,39 +20,41 @@ ABSENT_MESSAGE = "in no result file of its batch: unknown, may have been billed"
 
 
 @dataclass(slots=True)
-class _Read:
+class _Taken:
     """What reading a batch's result files came to."""
 
+    names: list[str] = field(default_factory=list)  # of the files in the spool
+    lost: bool = False  # a file that was named is not there at the provider
+    torn: bool = False  # a file ends in the middle of a line
     lines: int = 0
+    rows: int = 0  # of the batch, that have a line
     duplicates: int = 0
     quarantined: int = 0
+
+    def what_lacks(self, batch: Batch, tries: Sequence[Submission]) -> str | None:
+        """What is missing or doubtful, in words; None where every row has its line.
+
+        Counts are no measure: they may be null or false, and a line may be there twice.
+        """
+        promised = batch.requests if self.names or self.lost or any(s.counted for s in tries) else 0
+        if self.rows >= promised and not self.torn and not self.lost:
+            return None
+        ends = " and end mid-line" if self.torn else ""
+        return f"its result files hold {self.rows} rows of {promised}{ends}{', one is not there' if self.lost else ''}"
 
 
 def collect(engine: Engine, batch: Batch) -> None:
     """ended -> collected, at whatever status it ended; a file that cannot be had yet leaves the batch as it is."""
-    job = engine.store.jobs.get(batch.job_id)
-    adapter = engine.adapter(batch.profile)
-    names, gone = [], False
-    for submission in batch.live:
-        try:
-            names += _fetch_all(engine, job, adapter, submission)
-        except RemoteGone as error:
-            gone = True
-            engine.note(f"batch {batch.ordinal}: results are gone at the provider: {error.message}")
-        except (AdapterError, SpoolError) as error:
-            _later(engine, batch, f"results could not be fetched: {error}")
-            return
-    if _short(engine, batch, adapter, names, gone=gone):
+    taken = _take(engine, batch, batch.live, frozenset(engine.store.rows.of_batch(batch)))
+    if taken is None:
         return
-    rows = frozenset(engine.store.rows.of_batch(batch))
-    read = _stage(engine, job, batch, adapter, names, rows)
     outcomes = engine.store.outcomes.collect(
         batch,
         now=engine.clock.now(),
         resent=RESENT,
-        absent=("gone", "its result file is gone at the provider") if gone else _absent(batch),
+        absent=("gone", "its result file is gone at the provider") if taken.lost else _absent(batch),
         replan_at=engine.clock.now() + _pause_before_resend(batch),
-        text_=f"collected {read.lines} lines{_extras(read)}",
+        text_=f"collected {taken.lines} lines{_extras(taken)}",
     )
     for outcome in ("missing", "gone"):
         if outcomes.get(outcome):
@@ -72,56 +74,72 @@ def _absent(batch: Batch) -> tuple[str, str]:
 
 def take_late(engine: Engine, batch: Batch) -> None:
     """A closed batch has a submission that was found late and has ended: rows without an answer get theirs."""
-    job, adapter = engine.store.jobs.get(batch.job_id), engine.adapter(batch.profile)
-    rows = frozenset(engine.store.rows.of_batch(batch))
+    wanted = frozenset(engine.store.rows.unanswered(batch))
     for submission in batch.live:
-        if submission.ended_at is None:
-            continue
-        try:
-            names = _fetch_all(engine, job, adapter, submission)
-        except AdapterError as error:
-            engine.note(f"late results of {submission.tag} could not be fetched: {error.message}")
-            engine.store.batches.touch(batch.id, next_poll_at=engine.clock.now() + backoff(0))
-            continue
-        _stage(engine, job, batch, adapter, names, rows)
-        engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
+        if submission.ended_at is not None and _take(engine, batch, [submission], wanted) is not None:
+            engine.store.outcomes.take_late(batch, submission, now=engine.clock.now())
 
 
-def _fetch_all(engine: Engine, job: Job, adapter: BatchAdapter, submission: Submission) -> list[str]:
-    """Every result file of a submission, whole, in the spool; those already there are not fetched again."""
-    names = []
-    for index, handle in enumerate(submission.files):
-        name = f"{job.spool}/results/{submission.tag}-{index}"
-        if not engine.spool.exists(name):
-            with engine.spool.writer(name) as writer:
-                for chunk in adapter.fetch(handle):
-                    writer.write(chunk)
-        names.append(name)
-    return names
+def _take(engine: Engine, batch: Batch, tries: Sequence[Submission], wanted: frozenset[int]) -> _Taken | None:
+    """The files of these tries in the spool and the wanted rows' results in the store.
 
-
-def _short(engine: Engine, batch: Batch, adapter: BatchAdapter, names: list[str], *, gone: bool) -> bool:
-    """True where the files hold fewer lines than the counts promise, and there is patience left to fetch them anew."""
-    promised = max((s.counted or 0 for s in batch.live), default=0)
-    lines, torn = 0, False
-    for name in names:
-        with engine.spool.reader(name) as reader:
-            lines += reader.line_count
-            torn = torn or not (reader.complete or _parses(adapter, reader))
-    if gone or (lines >= promised and not torn):
-        return False
+    None where that has to be done again later: nothing is lost or missing before half an hour has been spent on it.
+    """
     now = engine.clock.now()
-    for submission in batch.live:
-        since = submission.short_since or now
-        if submission.short_since is None:
-            event = f"its result files hold {lines} lines of {promised}{' and end mid-line' if torn else ''}"
-            engine.store.batches.note_submission(submission, now=now, event=event, short_since=now)
-        if now - since >= SHORT_PATIENCE_S:
-            return False
-    for name in names:
-        engine.spool.delete(name)
-    _later(engine, batch, f"the result files hold {lines} lines of {promised}: fetching them again")
-    return True
+    try:
+        taken = _read(engine, batch, tries, wanted)
+        lacking = taken.what_lacks(batch, tries)
+        if lacking is None:
+            return taken
+        for submission in tries:
+            if submission.short_since is None:
+                engine.store.batches.note_submission(submission, now=now, event=lacking, short_since=now)
+        sure = look_again(engine, batch, tries)
+        for name in taken.names:
+            engine.spool.delete(name)
+        tries = [s for s in engine.store.batches.get(batch.id).live if s.id in {one.id for one in tries}]
+        if sure and all(now - (s.short_since or now) >= SHORT_PATIENCE_S for s in tries):
+            return _read(engine, batch, tries, wanted)  # one more download has the last word
+    except AdapterError as error:
+        _later(engine, batch, f"results could not be fetched: {error.message}")
+    except SpoolError as error:
+        for submission in tries:
+            for index in range(len(submission.files)):
+                engine.spool.delete(_file_name(engine, batch, submission, index))
+        _later(engine, batch, f"results have to be fetched again: {error}")
+    else:
+        _later(engine, batch, f"{lacking}: fetching them again")
+    return None
+
+
+def _file_name(engine: Engine, batch: Batch, submission: Submission, index: int) -> str:
+    return f"{engine.store.jobs.get(batch.job_id).spool}/results/{submission.tag}-{index}"
+
+
+def _read(engine: Engine, batch: Batch, tries: Sequence[Submission], wanted: frozenset[int]) -> _Taken:
+    """Every result file whole in the spool, where it is not fetched twice, and its wanted lines in the store."""
+    taken, adapter = _Taken(), engine.adapter(batch.profile)
+    for submission in tries:
+        for index, handle in enumerate(submission.files):
+            name = _file_name(engine, batch, submission, index)
+            try:
+                _fetch(engine, adapter, handle, name)
+            except RemoteGone as error:
+                taken.lost = True
+                engine.note(f"batch {batch.ordinal}: a result file is not there: {error.message}")
+                continue
+            taken.names.append(name)
+            with engine.spool.reader(name) as reader:
+                taken.torn = taken.torn or not (reader.complete or _parses(adapter, reader))
+    _stage(engine, batch, adapter, taken, wanted)
+    return taken
+
+
+def _fetch(engine: Engine, adapter: BatchAdapter, handle: str, name: str) -> None:
+    if not engine.spool.exists(name):
+        with engine.spool.writer(name) as writer:
+            for chunk in adapter.fetch(handle):
+                writer.write(chunk)
 
 
 def _parses(adapter: BatchAdapter, reader: FrameReader) -> bool:
@@ -145,47 +163,41 @@ def _later(engine: Engine, batch: Batch, note: str) -> None:
     )
 
 
-def _stage(
-    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, names: list[str], rows: frozenset[int]
-) -> _Read:
-    """Write every line's result down; what names no row of the batch is kept in a file of its own, for people."""
-    read, name = _Read(), f"{job.spool}/quarantine/{batch.id}"
+def _stage(engine: Engine, batch: Batch, adapter: BatchAdapter, taken: _Taken, wanted: frozenset[int]) -> None:
+    """Write the wanted rows' results down; what names no row of the batch is kept in a file of its own, for people."""
+    job = engine.store.jobs.get(batch.job_id)
+    name = f"{job.spool}/quarantine/{batch.id}"
     with engine.spool.writer(name) as quarantine:
-        engine.store.outcomes.stage(batch, _results(engine, job, batch, adapter, names, rows, read, quarantine))
-    if read.quarantined:
-        engine.note(f"batch {batch.ordinal}: {read.quarantined} result lines name no row; kept in the spool: {name}")
+        results = _results(engine, job, batch, adapter, taken, quarantine)
+        engine.store.outcomes.stage(batch, (result for result in results if result.row in wanted))
+    if taken.quarantined:
+        engine.note(f"batch {batch.ordinal}: {taken.quarantined} result lines name no row; kept in the spool: {name}")
     else:
         engine.spool.delete(name)
-    return read
 
 
 def _results(
-    engine: Engine,
-    job: Job,
-    batch: Batch,
-    adapter: BatchAdapter,
-    names: list[str],
-    rows: frozenset[int],
-    read: _Read,
-    quarantine: FrameWriter,
+    engine: Engine, job: Job, batch: Batch, adapter: BatchAdapter, taken: _Taken, quarantine: FrameWriter
 ) -> Iterator[RowResult]:
     """Each line's row by its id, never by its place."""
     judge = Judge(Task.model_validate_json(job.task))
     store_id, parse = engine.store.store_id, adapter.parse
+    rows = frozenset(engine.store.rows.of_batch(batch))
     seen: set[int] = set()
-    for name, number, line in _lines(engine, names):
-        read.lines += 1
+    for name, number, line in _lines(engine, taken.names):
+        taken.lines += 1
         try:
             result = parse(line)
             row = row_of(result.custom_id, store_id, batch)
             if row is None or row not in rows:
                 raise BadLine("names no row of this batch")
         except BadLine as error:
-            read.quarantined += 1
+            taken.quarantined += 1
             quarantine.append(f"{name}:{number}: {error}: ".encode() + line)
             continue
-        read.duplicates += row in seen
+        taken.duplicates += row in seen
         seen.add(row)
+        taken.rows = len(seen)
         yield row_result(row, result, judge)
 
 
@@ -230,7 +242,7 @@ def _pause_before_resend(batch: Batch) -> float:
     return 0.0 if batch.raw_status == "expired" else backoff(batch.refusals)
 
 
-def _extras(read: _Read) -> str:
+def _extras(read: _Taken) -> str:
     parts = []
     if read.duplicates:
         parts.append(f"{read.duplicates} more than once")

@@ -59,6 +59,11 @@ class Engine:
         known = self.store.batches.accounts().get(account)
         return known if known is not None and known.paused_at is not None else None
 
+    def held_back(self, account: str) -> bool:
+        """True while the account is paused and not due for another try."""
+        known = self.paused(account)
+        return known is not None and (known.not_before is None or known.not_before > self.clock.now())
+
     def timing(self, profile: str) -> Timing:
         """What the planner has to know of a profile, in seconds of the clock."""
         found = self.profile(profile)

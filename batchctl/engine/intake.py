@@ -45,7 +45,7 @@ class Taken:
 
     folder: str
     table: Table
-    input_hash: str
+    input_hash: str  # of the requests and the columns' names: the order of a row's keys makes no other job (case 34)
     columns: tuple[str, ...]
     sizes: array[int]  # bytes of each row's line as it will be sent
     groups: list[str | None] | None  # of each row; None: all rows may share a batch
@@ -101,7 +101,9 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
     except BaseException:
         _drop(engine, folder)
         raise
-    return Taken(folder, table, prepare.digest(table.sha256), columns, sizes, groups or None)
+    with spool.reader(f"{folder}/bodies") as read:
+        rendered = read.sha256
+    return Taken(folder, table, _digest([rendered, sorted(columns)]), columns, sizes, groups or None)
 
 
 def check_expected(task: Task, table: Table) -> None:

@@ -167,16 +167,12 @@ def _order(decision: Decision) -> int:
 
 
 def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> Decision | None:
-    if job is None or (batch.not_before is not None and batch.not_before > now):
+    if job is None or job.ready_at is None or (batch.not_before is not None and batch.not_before > now):
         return None
     canceling = job.cancel_requested_at is not None
     match batch.state:
         case BatchState.PLANNED | BatchState.READY:
-            if canceling:
-                return Cancel(job, batch)
-            if job.paused_at is not None or _paused(state, batch.account, now):
-                return None
-            return Upload(batch) if batch.state is BatchState.PLANNED else Submit(batch)
+            return Cancel(job, batch) if canceling else _unsent(batch, job, state, now)
         case BatchState.UPLOADING:
             return None if batch.owner in state.live_owners else Recover(batch)
         case BatchState.SUBMITTING | BatchState.IN_DOUBT:
@@ -190,10 +186,23 @@ def _for_batch(batch: Batch, job: Job | None, state: Snapshot, now: float) -> De
         case BatchState.COLLECTED | BatchState.REJECTED | BatchState.CANCELED | BatchState.GONE:
             if any(late.ended_at is not None for late in batch.live):
                 return Collect(batch)
-            looks = batch.live or any(s.watched(now) for s in batch.submissions)
-            return Poll(batch.profile, (batch,)) if looks and (batch.next_poll_at or 0) <= now else None
+            looks = (batch.live and (batch.next_poll_at or 0) <= now) or _watched(batch, now)
+            return Poll(batch.profile, (batch,)) if looks else None
         case _:
             assert_never(batch.state)
+
+
+def _unsent(batch: Batch, job: Job, state: Snapshot, now: float) -> Decision | None:
+    if _watched(batch, now):  # a try that was proved absent: one more look before the next one is sent
+        return Poll(batch.profile, (batch,))
+    if job.paused_at is not None or _paused(state, batch.account, now):
+        return None
+    return Upload(batch) if batch.state is BatchState.PLANNED else Submit(batch)
+
+
+def _watched(batch: Batch, now: float) -> bool:
+    """A try of the batch is watched for, and it is time to look."""
+    return (batch.next_poll_at or 0) <= now and any(s.watched(now) for s in batch.submissions)
 
 
 def _recovery(batch: Batch, state: Snapshot, now: float) -> Decision | None:

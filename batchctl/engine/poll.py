@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from batchctl.engine.context import Engine
 from batchctl.engine.recover import found_late
 from batchctl.engine.submit import backoff
-from batchctl_adapters.base import Phase, RemoteBatch
+from batchctl_adapters.base import Doubt, Found, Phase, RemoteBatch, Unsure
 from batchctl_adapters.errors import AdapterError, Auth, Transient
 from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 SHORT_PATIENCE_S = 1_800.0
 """How long results may lag behind the counts that promise them (DESIGN 3)."""
 GONE_LOOKS = 3
+WATCHED_ONLY = CLOSED | {BatchState.PLANNED, BatchState.READY}
+"""States in which a batch is asked about only because a try of it that was proved absent may turn up."""
 MAX_POLL_S = 900.0
 
 
@@ -35,16 +37,17 @@ def poll(engine: Engine, profile: str, batches: Iterable[Batch]) -> None:
     for remote_id, remote in seen.batches.items():
         if remote_id in ids:
             _observed(engine, *ids[remote_id], remote)
-    for remote_id in seen.gone:
+    for remote_id in sorted(seen.gone):
         if remote_id in ids:
             _not_found(engine, *ids[remote_id])
     for tag, remote in seen.late.items():
         if tag in watched:
             found_late(engine, remote, watched[tag])
     for batch in batches:
-        if batch.state in CLOSED and not batch.live:  # only watched for
+        fresh = engine.store.batches.get(batch.id)
+        if fresh.state in WATCHED_ONLY and not fresh.live:
             engine.store.batches.touch(batch.id, next_poll_at=now + MAX_POLL_S)
-        _settle(engine, engine.store.batches.get(batch.id))
+        _settle(engine, fresh)
 
 
 def _unreachable(engine: Engine, profile: str, batches: Iterable[Batch], error: AdapterError) -> None:
@@ -78,6 +81,7 @@ def _observed(engine: Engine, batch: Batch, submission: Submission, remote: Remo
         counted=counted,
         expires_at=remote.expires_at or submission.expires_at,
         files=remote.files,
+        short_since=None if remote.files and not submission.files else submission.short_since,
         gone_looks=0,
         ended_at=(remote.ended_at or now) if ended else None,
     )
@@ -147,28 +151,70 @@ def _validation_failed(engine: Engine, batch: Batch, remote: RemoteBatch, messag
         now=engine.clock.now(),
         outcome="errored",
         code=code,
-        message=f"the provider refused the batch: {code}: {message}",
+        message=f"the provider refused the batch: {message}",
         only=named or None,
     )
     engine.note(f"batch {batch.ordinal} was refused by the provider: {code}: {message}")
 
 
 def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
-    """404 for a batch we know: only after several looks is it believed to be gone."""
-    now, looks = engine.clock.now(), submission.gone_looks + 1
-    engine.store.batches.note_submission(
+    """404 for a batch we know: believed only after several looks by a key that sees what it must see."""
+    now, store = engine.clock.now(), engine.store
+    interval = engine.profile(batch.profile).poll_interval_s
+    store.batches.touch(batch.id, next_poll_at=now + interval)
+    control = submission.upload_id
+    if control is None or submission.fenced_at is not None:
+        control = store.batches.latest_remote_id(batch.account, besides=submission.remote_id)
+    doubt = Doubt(submission.tag, submission.upload_id, submission.created_at, frozenset(), control)
+    try:
+        seen = engine.adapter(batch.profile).find(doubt) if control else Unsure("nothing is known to check the key by")
+    except AdapterError as error:
+        engine.note(f"{submission.remote_id} was not found, and could not be looked for: {error.message}")
+        return
+    if isinstance(seen, Found):
+        return  # it is in the list: the 404 was a slip
+    if isinstance(seen, Unsure):
+        reason = f"cannot tell whether {submission.remote_id} is gone: {seen.reason}"
+        store.batches.touch(batch.id, now=now, event=None if batch.note == reason else reason, note=reason)
+        engine.note(f"batch {batch.ordinal}: {reason}")
+        return
+    looks = submission.gone_looks + 1
+    store.batches.note_submission(
         submission, now=now, event=f"{submission.remote_id} was not found (look {looks})", gone_looks=looks
     )
-    interval = engine.profile(batch.profile).poll_interval_s
-    engine.store.batches.touch(batch.id, next_poll_at=now + interval)
+
+
+def look_again(engine: Engine, batch: Batch, submissions: Iterable[Submission]) -> bool:
+    """Ask once more which result files there are. False where the key does not see one of the batches at all.
+
+    Patience begins anew with a file that was not named before. Raises what the adapter raises.
+    """
+    ids = {s.remote_id: s for s in submissions if s.remote_id}
+    seen = engine.adapter(batch.profile).poll(list(ids))
+    for remote_id, submission in ids.items():
+        remote = seen.batches.get(remote_id)
+        if remote is None and remote_id in seen.gone:
+            _not_found(engine, batch, submission)
+        elif remote is not None and remote.files != submission.files:
+            now, event = engine.clock.now(), f"{remote_id} names {len(remote.files)} result files now"
+            engine.store.batches.note_submission(
+                submission, now=now, event=event, files=remote.files, gone_looks=0, short_since=now
+            )
+    looked = engine.store.batches.get(batch.id).submissions
+    return all(s.remote_id in seen.batches or s.gone_looks >= GONE_LOOKS for s in looked if s.remote_id in ids)
 
 
 def _settle(engine: Engine, batch: Batch) -> None:
     """submitted -> ended once every live submission is terminal; -> gone where none of them is there any more."""
-    if batch.state in CLOSED or batch.state is not BatchState.SUBMITTED or not batch.live:
-        return
     now = engine.clock.now()
     there = [s for s in batch.live if s.gone_looks < GONE_LOOKS]
+    if batch.state in CLOSED:
+        for lost in set(batch.live) - set(there):
+            event = f"{lost.remote_id}, found late, is gone: nothing of it is taken in"
+            engine.store.batches.note_submission(lost, now=now, event=event, state=SubmissionState.DONE)
+        return
+    if batch.state is not BatchState.SUBMITTED or not batch.live:
+        return
     if not there:
         message = f"{batch.live[0].remote_id} is gone at the provider; its rows may have been billed"
         engine.store.outcomes.fail_batch(
@@ -195,8 +241,8 @@ def _settle(engine: Engine, batch: Batch) -> None:
 
 
 def _files_lag(engine: Engine, submission: Submission, now: float) -> bool:
-    """True while the counts promise rows but no file is named yet, for a while."""
-    if submission.files or not submission.counted:
+    """True while no file is named yet, for a while: it may be late, and counts may be null or set back."""
+    if submission.files:
         return False
     since = submission.short_since or now
     if submission.short_since is None:

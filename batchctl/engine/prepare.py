@@ -38,10 +38,6 @@ class Preparer(Protocol):
         """What only shows once all rows were seen."""
         ...
 
-    def digest(self, table: str) -> str:
-        """The hash of all that was read, given the table's own."""
-        ...
-
 
 def preparer(task: Task, profile: Profile | None, adapter: BatchAdapter | None) -> Preparer:
     """What prepares the rows for this task. Raises UsageError where the provider cannot take them."""
@@ -73,9 +69,6 @@ class _Rendered:
 
     def problems(self) -> Iterable[InputError]:
         return ()
-
-    def digest(self, table: str) -> str:
-        return self._renderer.images.digest(table)
 
 
 def _nothing(_: object) -> bytes:

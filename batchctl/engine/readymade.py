@@ -90,10 +90,6 @@ class ReadyMade:
         """Every id that is there twice, with both lines."""
         return self._ids.repeated()
 
-    def digest(self, table: str) -> str:
-        """The table's own."""
-        return table
-
 
 def _wrong_id(custom_id: Any) -> tuple[str, str] | None:
     if not isinstance(custom_id, str):

@@ -12,7 +12,7 @@ from batchctl.engine.locks import lives
 from batchctl.engine.submit import accept
 from batchctl_adapters.base import Absent, BatchAdapter, Doubt, Found, RemoteBatch, Unsure
 from batchctl_adapters.errors import AdapterError
-from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
+from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 WATCH_AFTER_WINDOW_S = 48 * 3_600.0
 
@@ -105,6 +105,11 @@ def _look_later(engine: Engine, batch: Batch, reason: str) -> None:
 def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: BatchAdapter, doubt: Doubt) -> None:
     """One look saw the control and not the batch: count it, and once that is proof, fence and look a last time."""
     profile, now, store = engine.profile(batch.profile), engine.clock.now(), engine.store
+    if doubt.control is None and submission.fenced_at is None:
+        reason = f"{UNSURE}: no object of this account is known to check the key by"
+        _look_later(engine, batch, reason)
+        engine.note(f"batch {batch.ordinal} is in doubt: {reason}; see `batchctl logs`")
+        return
     first, looks = submission.first_look_at or now, submission.looks + 1
     store.batches.note_submission(submission, looks=looks, first_look_at=first)
     if looks < profile.proof_looks or now - first < profile.proof_span_s:
@@ -113,19 +118,15 @@ def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: Batch
     if batch.upload_id is None:
         _believe(engine, batch, submission, BatchState.READY)
         return
-    if doubt.control is None:
-        reason = f"{UNSURE}: its file is deleted and no other object is known to check the key by"
-        _look_later(engine, batch, reason)
-        engine.note(f"batch {batch.ordinal} is in doubt: {reason}; see `batchctl logs`")
-        return
     if submission.fenced_at is None:
         store.batches.note_submission(
             submission, now=now, event=f"deleting {batch.upload_id}, so that a late create fails", fenced_at=now
         )
     try:
         adapter.delete_upload(batch.upload_id)
-        # the key saw its control a moment ago, so this look needs none
-        last = adapter.find(Doubt(doubt.tag, doubt.upload_id, doubt.since, doubt.known_ids, None))
+        # with the file gone, another object shows that the key is right; none, where this store knows no other
+        control = store.batches.latest_remote_id(batch.account)
+        last = adapter.find(Doubt(doubt.tag, doubt.upload_id, doubt.since, doubt.known_ids, control))
     except AdapterError as error:
         _look_later(engine, batch, f"the last look failed: {error.message}")
         return
@@ -138,9 +139,14 @@ def _absent(engine: Engine, batch: Batch, submission: Submission, adapter: Batch
 
 
 def _believe(engine: Engine, batch: Batch, submission: Submission, to: BatchState) -> None:
-    """Proved absent: sent again from here on, and watched for long enough to notice a mistake."""
+    """Proved absent: sent again from here on, and watched for long enough to notice a mistake.
+
+    Where an earlier try has turned up late meanwhile, that one is followed and nothing is sent.
+    """
     now, profile = engine.clock.now(), engine.profile(batch.profile)
     values = {"upload_id": None, "uploaded_at": None} if to is BatchState.PLANNED else {}
+    if engine.store.batches.get(batch.id).live:
+        to = BatchState.SUBMITTED
     engine.store.batches.resolve(
         batch,
         submission,
@@ -150,6 +156,7 @@ def _believe(engine: Engine, batch: Batch, submission: Submission, to: BatchStat
         text=f"{submission.tag} was never created: proved by {submission.looks + 1} looks",
         submission_values={"watch_until": now + profile.window_s + WATCH_AFTER_WINDOW_S},
         not_before=None,
+        next_poll_at=None,
         note=None,
         **values,
     )
@@ -177,13 +184,24 @@ def found_late(engine: Engine, remote: RemoteBatch, submission: Submission) -> N
     )
     store.batches.touch(batch.id, next_poll_at=now)
     engine.note(f"batch {batch.ordinal}: {submission.tag} was found late; some rows may be paid twice")
-    other = next((s for s in batch.live if s.id != submission.id), None)
-    if other is None or other.remote_id is None:
+    loser = _loser(engine, batch, submission, remote)
+    if loser is None:
         return
-    seen = 0 if remote.counts is None else remote.counts.succeeded + remote.counts.failed
-    loser, target = (other, other.remote_id) if (other.counted or 0) < seen else (submission, remote.remote_id)
+    target = loser.remote_id or remote.remote_id
     try:
         engine.adapter(batch.profile).cancel(target)
         store.batches.note_submission(loser, cancel_sent_at=now)
     except AdapterError as error:
         engine.note(f"{target} could not be canceled: {error.message}")
+
+
+def _loser(engine: Engine, batch: Batch, submission: Submission, remote: RemoteBatch) -> Submission | None:
+    """Which try is of no use any more: the less advanced of two, or a late one that nobody waits for."""
+    canceling = engine.store.jobs.get(batch.job_id).cancel_requested_at is not None
+    if canceling or (batch.state in CLOSED and not engine.store.rows.unanswered(batch)):
+        return submission
+    other = next((s for s in batch.live if s.id != submission.id and s.remote_id), None)
+    if other is None:
+        return None
+    seen = 0 if remote.counts is None else remote.counts.succeeded + remote.counts.failed
+    return other if (other.counted or 0) < seen else submission

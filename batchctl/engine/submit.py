@@ -7,11 +7,22 @@ from dataclasses import dataclass
 
 from batchctl.engine.context import Engine, custom_id, tag_of
 from batchctl_adapters.base import BatchAdapter, RemoteBatch
-from batchctl_adapters.errors import AdapterError, Auth, Billing, Permanent, QueueFull, SubmitUnknown, Transient
+from batchctl_adapters.errors import (
+    AdapterError,
+    Auth,
+    Billing,
+    Permanent,
+    QueueFull,
+    RemoteGone,
+    SubmitUnknown,
+    Transient,
+)
 from batchctl_store.records import Batch, BatchState, IllegalMove, Submission, SubmissionState
 
 AUTH_RETRY_S = 600.0
 BILLING_RETRY_S = 3_600.0
+FILE_PATIENCE = 3
+"""So many refusals are waited out before a file that is not visible is believed lost (CASES.md 30)."""
 BACKOFF_S = (60.0, 120.0, 300.0, 600.0, 1_800.0)
 
 
@@ -48,6 +59,8 @@ def next_number(batch: Batch) -> int:
 
 def upload(engine: Engine, batch: Batch) -> None:
     """planned -> uploading -> ready; a failed upload goes back to planned and waits."""
+    if engine.held_back(batch.account):
+        return  # paused by a batch before this one in the same pass
     store, adapter = engine.store, engine.adapter(batch.profile)
     n = next_number(batch)
     tag = tag_of(store.store_id, batch.id, n)
@@ -92,6 +105,8 @@ def _back_to_planned(engine: Engine, batch: Batch, error: AdapterError) -> None:
 
 def submit(engine: Engine, batch: Batch) -> None:
     """ready -> submitting -> submitted, or wherever the provider's answer leads."""
+    if engine.held_back(batch.account):
+        return  # paused by a batch before this one in the same pass
     store, now = engine.store, engine.clock.now()
     profile, adapter = engine.profile(batch.profile), engine.adapter(batch.profile)
     fresh = batch.upload_n not in {s.n for s in batch.submissions}  # the upload's number serves its first create
@@ -164,7 +179,22 @@ def _refused(engine: Engine, batch: Batch, submission: Submission, error: Adapte
         refusals=batch.refusals + 1,
         note=error.message,
     )
+    _upload_again(engine, batch, error)
     _pause(engine, batch, error)
+
+
+def _upload_again(engine: Engine, batch: Batch, error: AdapterError) -> None:
+    """ready -> planned, once the file has not been visible for too long: it is not coming any more."""
+    missing = isinstance(error, RemoteGone) or error.code == "file_not_visible"
+    if missing and batch.refusals >= FILE_PATIENCE:
+        engine.store.batches.move(
+            batch.id,
+            BatchState.PLANNED,
+            sources={BatchState.READY},
+            now=engine.clock.now(),
+            text=f"its file {batch.upload_id} is not there: uploading again",
+            upload_id=None,
+        )
 
 
 def _pause(engine: Engine, batch: Batch, error: AdapterError) -> None:

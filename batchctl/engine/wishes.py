@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from batchctl.engine.context import Engine
+from batchctl.engine.poll import poll
 from batchctl.errors import UserError
 from batchctl_adapters.base import Outcome
 from batchctl_adapters.errors import AdapterError
@@ -80,6 +81,7 @@ def carry_out_cancel(engine: Engine, job: Job, batch: Batch | None) -> None:
                 engine.adapter(batch.profile).cancel(submission.remote_id)
             except AdapterError as error:
                 engine.note(f"{submission.remote_id} could not be canceled yet: {error.message}")
+                poll(engine, batch.profile, [batch])  # it may have ended, or be gone
                 wait = engine.profile(batch.profile).poll_interval_s
                 store.batches.touch(batch.id, not_before=now + wait)
                 return

@@ -249,11 +249,15 @@ class Batches:
         with self._db.read() as connection:
             return frozenset(connection.execute(query).scalars())
 
-    def latest_remote_id(self, account: str) -> str | None:
-        """A batch of this account that is known to exist, to check a key by."""
+    def latest_remote_id(self, account: str, *, besides: str | None = None) -> str | None:
+        """A batch of this account that is known to exist, to check a key by; another one than `besides`."""
         query = (
             select(SUBMISSION.c.remote_id)
-            .where(SUBMISSION.c.account == account, SUBMISSION.c.remote_id.is_not(None))
+            .where(
+                SUBMISSION.c.account == account,
+                SUBMISSION.c.remote_id != (besides or ""),
+                SUBMISSION.c.gone_looks == 0,
+            )
             .order_by(SUBMISSION.c.created_at.desc())
             .limit(1)
         )

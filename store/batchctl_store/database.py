@@ -48,7 +48,7 @@ class Database:
     def _migrate(self) -> None:
         if self._version() == HEAD:
             return
-        with FileLock(self.path.with_suffix(".migrate.lock"), timeout=120):
+        with FileLock(self.path.with_suffix(".migrate.lock"), timeout=120, mode=0o600):
             version = self._version()
             if version != HEAD:
                 self._upgrade(version)

@@ -156,6 +156,22 @@ class Rows:
         with self._db.read() as connection:
             return list(connection.execute(query).scalars())
 
+    def unanswered(self, batch: Batch) -> list[int]:
+        """The rows whose last word is that this batch never answered them: missing or gone."""
+        query = (
+            select(REQUEST.c.row)
+            .where(
+                REQUEST.c.job_id == batch.job_id,
+                REQUEST.c.row.between(batch.first_row, batch.last_row),
+                REQUEST.c.batch_id == batch.id,
+                REQUEST.c.state == RequestState.FAILED,
+                REQUEST.c.outcome.in_(("missing", "gone")),
+            )
+            .order_by(REQUEST.c.row)
+        )
+        with self._db.read() as connection:
+            return list(connection.execute(query).scalars())
+
     def cancel_unsent(self, batch: Batch, *, now: float) -> None:
         """planned | ready -> canceled with all its rows, because the user wished it."""
         with self._db.begin() as connection:
@@ -191,21 +207,22 @@ class Rows:
         return count
 
     def retry(self, job: Job, outcomes: Collection[str], *, now: float) -> int:
-        """failed -> pending for rows with these outcomes; the job is open again. Returns how many."""
+        """failed | canceled -> pending for rows with these outcomes; the job is open again. Returns how many.
+
+        Rows that no batch can hold stay as they are.
+        """
         names = ", ".join(f"'{outcome}'" for outcome in sorted(outcomes))
+        chosen = f"job_id = :job AND outcome IN ({names}) AND (batch_id <> 0 OR outcome = 'canceled')"
         with self._db.begin() as connection:
             count = connection.execute(
                 text(
                     "UPDATE request SET state = 'pending', outcome = NULL, batch_id = NULL "
-                    f"WHERE job_id = :job AND state = 'failed' AND outcome IN ({names}) AND batch_id <> 0"
+                    f"WHERE {chosen} AND state IN ('failed', 'canceled')"
                 ),
                 {"job": job.id},
             ).rowcount
             if count:
-                connection.execute(
-                    text(f"DELETE FROM tally WHERE job_id = :job AND batch_id <> 0 AND outcome IN ({names})"),
-                    {"job": job.id},
-                )
+                connection.execute(text(f"DELETE FROM tally WHERE {chosen}"), {"job": job.id})
                 connection.execute(
                     update(JOB)
                     .where(JOB.c.id == job.id)

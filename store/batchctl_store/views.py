@@ -56,13 +56,24 @@ class Views:
     def _query(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
-        connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
         try:
-            connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(sql, values)]
+            return self._ask("mode=ro", sql, values)
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):
                 return []  # the first command on a new store is still making it
-            raise
+            if not error.sqlite_errorname.startswith("SQLITE_IOERR_SHM") or self._is_being_written():
+                raise
+            return self._ask("mode=ro&immutable=1", sql, values)  # a full disk has no room for the shared memory
+
+    def _ask(self, how: str, sql: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+        connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?{how}", uri=True, timeout=30)
+        try:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(sql, values)]
         finally:
             connection.close()
+
+    def _is_being_written(self) -> bool:
+        """True where the write-ahead log holds anything: the file alone is not the whole store then."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        return log.exists() and log.stat().st_size > 0

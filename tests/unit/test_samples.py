@@ -185,7 +185,7 @@ def test_a_task_of_samples_is_checked(tmp_path: Path, text: str, expected: str) 
 def test_tasks_of_samples_and_of_requests_are_read(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text("model: m\nsamples: inspect\noutput: {labels: [a, b]}\n", encoding="utf-8")
     found = load_task(tmp_path / "t.yaml")
-    assert (found.samples, found.prompt, found.columns) == ("inspect", None, ())
+    assert (found.samples, found.prompt, found.columns) == ("inspect", None, ("input",))
     assert Task.model_validate_json(found.model_dump_json()) == found
     (tmp_path / "t.yaml").write_text("samples: requests\noutput: {labels: [a, b]}\n", encoding="utf-8")
     found = load_task(tmp_path / "t.yaml")

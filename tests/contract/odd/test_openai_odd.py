@@ -135,7 +135,7 @@ def test_find_without_a_visible_control_proves_nothing(server: Scripted, adapter
     server.on("GET", "/v1/batches", listed(), listed(), listed(BATCH))
     sighting = adapter.find(DOUBT)
     assert isinstance(sighting, Unsure) and "file-1" in sighting.reason
-    assert isinstance(adapter.find(Doubt("s-1-1", "file-1", 1000.0, frozenset(), None)), Unsure)
+    assert isinstance(adapter.find(Doubt("s-1-1", "file-1", 1000.0, frozenset(), None)), Absent)  # checked otherwise
     assert isinstance(adapter.find(DOUBT), Found)  # what matches is ours, whatever became of the control
 
 
@@ -270,7 +270,23 @@ def test_case_20_a_download_cut_short_is_noticed(cut: int, server: Scripted, ada
     assert b"".join(adapter.fetch("file-o")) == body
 
 
-def test_case_20_without_a_length_nothing_can_be_known(server: Scripted, adapter: OpenAIAdapter) -> None:
+@pytest.mark.parametrize("cut", [0, 3, 4])
+def test_case_20_without_a_length_the_files_own_size_tells(cut: int, server: Scripted, adapter: OpenAIAdapter) -> None:
+    body = b"{}\n{}\n"
+    server.on("GET", "/v1/files/file-o", Reply(body=FILE | {"id": "file-o", "bytes": len(body)}))
+    server.on(
+        "GET", "/v1/files/file-o/content", Reply(body=body, cut=cut, length=False), Reply(body=body, length=False)
+    )
+    with pytest.raises(Transient):
+        b"".join(adapter.fetch("file-o"))
+    assert b"".join(adapter.fetch("file-o")) == body
+
+
+@pytest.mark.parametrize("told", [Reply(404, error("no such file")), Reply(body=FILE | {"bytes": None})])
+def test_case_20_without_a_length_and_a_size_nothing_can_be_known(
+    told: Reply, server: Scripted, adapter: OpenAIAdapter
+) -> None:
+    server.on("GET", "/v1/files/file-o", told)
     server.on("GET", "/v1/files/file-o/content", Reply(body=b"{}\n{}\n", cut=4, length=False))
     assert b"".join(adapter.fetch("file-o")) == b"{}\n{"
 
