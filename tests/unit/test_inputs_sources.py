@@ -259,3 +259,66 @@ def test_tabs_separate_in_tsv_and_commas_do_not(here: Path) -> None:
 def test_zlib_alone_is_no_gzip(here: Path) -> None:
     Path("t.csv.gz").write_bytes(zlib.compress(b"n\n1\n"))
     assert "is no whole .gz file" in refusal("t.csv.gz")
+
+
+LINES = [
+    b'{"n": 1}',
+    b'{"n": "a\\u2028\xe2\x80\xa8b"}',
+    b"",
+    b" ",
+    b'{"n": "x,y"}',
+    b"\xef\xbb\xbf{}",
+    b"{",
+    b'{"n": "\xe9"}',
+]
+
+
+@given(
+    lines=st.lists(st.sampled_from(LINES), min_size=1, max_size=6),
+    end=st.sampled_from([b"\n", b"\r\n"]),
+    mark=st.booleans(),
+    chunk=st.integers(1, 40),
+    name=st.sampled_from(["c.jsonl", "c.csv", "c.tsv"]),
+)
+def test_case_47_where_a_file_is_cut_into_pieces_makes_no_difference(
+    folder: Path, lines: list[bytes], end: bytes, mark: bool, chunk: int, name: str
+) -> None:
+    (folder / name).write_bytes(b"\xef\xbb\xbf" * mark + b"n" * (name != "c.jsonl") + end + end.join(lines))
+    seen = []
+    for size in (chunk, unpacking.CHUNK):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(unpacking, "CHUNK", size)
+            told: list[InputError] = []
+            try:
+                rows = list(open_table(folder / name).rows(told.append))
+            except InputError as error:
+                seen.append(([], [error.message]))
+            else:
+                seen.append((rows, [error.message for error in told]))
+    assert seen[0] == seen[1]
+
+
+@given(
+    data=st.binary(max_size=40),
+    encoding=st.sampled_from(["utf-16", "utf-32", "cp1252", "shift_jis", "utf-7", "iso2022_jp"]),
+)
+@pytest.mark.parametrize("name", ["e.csv", "e.jsonl"])
+def test_any_bytes_in_any_encoding_are_rows_or_a_named_error(
+    folder: Path, name: str, data: bytes, encoding: str
+) -> None:
+    (folder / name).write_bytes(data)
+    try:
+        rows = list(open_table(folder / name, encoding=encoding).rows())
+    except InputError as error:
+        assert str(folder / name) in error.message
+    else:
+        assert all(b"\n" not in row.raw for row in rows)
+
+
+def test_columns_with_spaces_and_odd_names_are_columns(here: Path) -> None:
+    names = ["a column", " b", "{{c}}", 'say "d"', "é\u2028", "row", "\U0001f600"]
+    header = ",".join('"' + name.replace('"', '""') + '"' for name in names)
+    Path("t.csv").write_text(f"{header}\n{','.join('1234567')}\n", encoding="utf-8")
+    table = open_table("t.csv")
+    assert [list(row.values) for row in table.rows()] == [names]
+    assert table.columns == tuple(names)
