@@ -27,7 +27,7 @@ make_venv = $(PYTHON) -m venv --clear $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 endif
 
-.PHONY: help demo test acceptance check gates lint types imports wheel docs bench lock aimock clean
+.PHONY: help demo test simulate coverage acceptance check gates lint types imports wheel docs bench lock aimock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -37,7 +37,13 @@ demo: $(VENV)/.demo ## install what is needed and run the main job on this machi
 	@$(BIN)/batchctl demo $(ARGS)
 
 test: $(VENV)/.dev ## the full suite (ARGS='-k name' to choose)
-	@$(BIN)/python -m pytest -m "not acceptance" --cov --cov-report=term $(ARGS)
+	@$(BIN)/python -m pytest -m "not acceptance" $(ARGS)
+
+simulate: $(VENV)/.dev ## nights by seed: SEEDS=1000, FIRST=0, or SEED=123 to play one again
+	@$(BIN)/python -m pytest tests/simulation/test_simulation.py $(ARGS)
+
+coverage: $(VENV)/.dev ## the unit, contract and simulation tests with branch coverage
+	@$(BIN)/python -m pytest tests/unit tests/contract tests/simulation --cov --cov-report=term $(ARGS)
 
 acceptance: $(VENV)/.dev ## the main job on the real data sets in DATA
 	@test -d "$(DATA)" || { echo "DATA=$(DATA): no such folder; name the one with the data sets" >&2; exit 1; }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from batchctl.cli.base import DONE, FAILED_ROWS, LATE, PAUSED, RUNNING
-from batchctl.engine.doubt import UNSURE
+from batchctl.engine.doubt import UNSURE, UNSURE_GONE
 
 Row = Mapping[str, Any]
 PERSONAL = ("auth", "billing")
@@ -38,8 +38,9 @@ def needs_person(job: Row, batches: Sequence[Row], account: Row | None) -> str |
 
 
 def is_unsure(batch: Row) -> bool:
-    """In doubt, and looking for it again will not tell."""
-    return batch["state"] == "in_doubt" and (batch["note"] or "").startswith(UNSURE)
+    """In doubt, or out and not visible any more, and looking for it again will not tell."""
+    words = {"in_doubt": UNSURE, "submitted": UNSURE_GONE, "ended": UNSURE_GONE}.get(batch["state"])
+    return words is not None and (batch["note"] or "").startswith(words)
 
 
 def is_late(job: Row, batches: Sequence[Row], now: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from batchctl.engine.context import Engine
+from batchctl.engine.doubt import UNSURE_GONE
 from batchctl.engine.recover import found_late
 from batchctl.engine.submit import backoff
 from batchctl_adapters.base import Doubt, Found, Phase, RemoteBatch, Unsure
@@ -91,6 +92,7 @@ def _observed(engine: Engine, batch: Batch, submission: Submission, remote: Remo
         raw_status=remote.raw_status,
         window_ends_at=remote.expires_at or batch.window_ends_at,
         next_poll_at=now + _cadence(engine, batch, quiet=quiet),
+        note=None if (batch.note or "").startswith(UNSURE_GONE) else batch.note,
     )
     if ended and batch.state is BatchState.SUBMITTED and remote.ran_nothing:
         _ran_nothing(engine, store.batches.get(batch.id), submission, remote)
@@ -174,7 +176,7 @@ def _not_found(engine: Engine, batch: Batch, submission: Submission) -> None:
     if isinstance(seen, Found):
         return  # it is in the list: the 404 was a slip
     if isinstance(seen, Unsure):
-        reason = f"cannot tell whether {submission.remote_id} is gone: {seen.reason}"
+        reason = f"{UNSURE_GONE}: {seen.reason}"
         store.batches.touch(batch.id, now=now, event=None if batch.note == reason else reason, note=reason)
         engine.note(f"batch {batch.ordinal}: {reason}")
         return

@@ -147,3 +147,18 @@ def test_case_57_the_users_ids_may_repeat_and_differ_by_anything(desk: Desk) -> 
     assert [{"id": row["id"], "text": row["text"]} for row in merged] == rows
     assert [type(row["id"]) for row in merged] == [type(row["id"]) for row in rows]
     assert answers_fit(merged) and desk.server.ledger()["requests_received"] == 11
+
+
+def test_case_93_exit_codes_tell_a_partial_success_from_a_whole_one(make_desk: MakeDesk) -> None:
+    desk = make_desk(faults=[{"kind": "row_status", "status": 400, "share": 0.01, "nth": 1}])
+    desk.run("status", "--check")
+    desk.tick("--strict")  # nothing to do
+    job = desk.submit(desk.task(), desk.table(numbered(100)))
+    desk.run("status", job, "--check", codes=(4,))
+    desk.tick("--strict", codes=(4,))
+    desk.server.advance(300)
+    desk.tick("--strict", codes=(3,))
+    assert outcomes(desk.results(job, codes=(3,))) == {"succeeded": 99, "errored": 1}
+    (found,) = desk.run("status", job, "--json").json()["jobs"]
+    assert (found["exit_code"], found["succeeded"], found["failed"]) == (3, 99, 1)
+    desk.run("wait", job, codes=(3,))

@@ -21,10 +21,13 @@ def test_case_89_ten_first_starts_make_one_store(desk: Desk) -> None:
     assert len({done.out for done in ended[:6]}) == 6
 
 
-def test_case_89_ten_first_starts_with_an_interpreter_each(make_desk: MakeDesk) -> None:
+def test_case_89_first_starts_with_an_interpreter_each(make_desk: MakeDesk) -> None:
     desk = make_desk(launch=interpreter)
-    started = [desk.start("tick" if number % 2 else "jobs") for number in range(10)]
+    task = desk.task()
+    tables = [desk.table(numbered(5 + number), f"t{number}.csv") for number in range(4)]
+    started = [desk.start("submit", task, table, "--provider", PROFILE, "--no-tick") for table in tables]
     assert not any("locked" in command.wait(0).err for command in started)
+    assert len(desk.views.jobs()) == 4
 
 
 def test_case_89_twenty_looks_a_merge_and_a_tick_at_once(desk: Desk) -> None:

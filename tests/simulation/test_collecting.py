@@ -176,7 +176,7 @@ def test_file_ids_that_come_late_are_waited_for(world: World, counts: str, delay
 
 def test_patience_begins_anew_with_a_file_that_is_named_late(world: World) -> None:
     texts = world.rows_of("a", 3)
-    late = {"file_delays": (25 * MINUTE, 0.0), "bad_fetches": {"output": ["gone"] * 8, "error": []}}
+    late = {"file_delays": (25 * MINUTE, 0.0), "bad_fetches": {"output": ["gone"] * 4, "error": []}}
     world.plan(fields=late, kinds={texts[2]: "bad_request"})
     job = world.submit(3)
     world.run()
@@ -242,11 +242,11 @@ def test_a_death_while_results_are_taken_in_loses_none(world: World) -> None:
 
 
 def test_every_point_of_death_on_the_way_of_one_job(world: World) -> None:
-    """Killed at the first effect, then at the second, and so on: each pass gets a little further."""
+    """Killed at the first effect, then at the second, and so on to the twenty-fifth, over and over."""
     job = world.submit(4, max_batch_requests=2)
     deaths = 0
-    for count in range(1, 400):
-        if world.tick(dies_after=1 + count % 7) is None:
+    for count in range(400):
+        if world.tick(dies_after=1 + count % 25) is None:
             deaths += 1
         world.clock.sleep(5 * MINUTE)
         if not world.store.jobs.get(job.id).open:

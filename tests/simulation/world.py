@@ -118,7 +118,9 @@ class World:
     seed: object = 0
     faults: Faults = field(default_factory=Faults)
     profile: Profile = field(
-        default_factory=lambda: Profile(name="model", models={"m": "model-1"}, window_s=86_400, concurrent_uploads=1)
+        default_factory=lambda: Profile(
+            name="model", models={"m": "model-1"}, window_s=86_400, poll_interval_s=300, concurrent_uploads=1
+        )
     )
     run_s: float = 600.0
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from batchctl.cli import output, verdict, words
 from batchctl.cli.failures import explain
-from batchctl.engine.doubt import UNSURE
+from batchctl.engine.doubt import UNSURE, UNSURE_GONE
 from batchctl.errors import TaskError, UsageError, UserError
 from batchctl_adapters.errors import Auth, Billing, Transient
 from batchctl_store.records import StoreError
@@ -67,6 +67,7 @@ def account(kind: str) -> dict[str, Any]:
         (job(state="account paused"), [batch(state="ready")], account("queue"), 4),
         (job(state="in doubt"), [batch(state="in_doubt", note="not seen at the provider in 1 looks")], None, 4),
         (job(state="in doubt"), [batch(state="in_doubt", note=f"{UNSURE}: no control")], None, 6),
+        (job(), [batch(state="submitted", note=f"{UNSURE_GONE}: no control")], None, 6),
         (job(state="paused", paused_at=NOW), [batch(state="planned")], None, 6),
         (job(state="paused", paused_at=NOW), [batch()], None, 4),
     ],

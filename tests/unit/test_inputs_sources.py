@@ -284,7 +284,7 @@ def test_case_47_where_a_file_is_cut_into_pieces_makes_no_difference(
     folder: Path, lines: list[bytes], end: bytes, mark: bool, chunk: int, name: str
 ) -> None:
     (folder / name).write_bytes(b"\xef\xbb\xbf" * mark + b"n" * (name != "c.jsonl") + end + end.join(lines))
-    seen = []
+    seen: list[tuple[list[Row], list[str]]] = []
     for size in (chunk, unpacking.CHUNK):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(unpacking, "CHUNK", size)

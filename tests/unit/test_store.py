@@ -461,11 +461,14 @@ def test_case_33_retry_is_exact_and_keeps_the_tallies_right(store: Repository) -
     collect(store, ended(store, batch), RowResult(0, "invalid", error="x"), RowResult(1, "succeeded", "yes"))
     store.rows.cancel_unsent(other, now=8.0)
     assert store.rows.tally(job.id) == {"invalid": 1, "succeeded": 1, "missing": 3, "canceled": 5}
-    assert store.rows.retry(job, ["invalid", "canceled"], now=9.0) == 1
+    assert store.rows.retry(job, ["invalid"], now=9.0) == 1
     assert store.rows.tally(job.id) == {"succeeded": 1, "missing": 3, "canceled": 5}
     assert list(store.rows.pending(job.id)) == [(0, 100, None)]
-    assert store.rows.retry(job, ["invalid", "canceled"], now=9.0) == 0
+    assert store.rows.retry(job, ["invalid"], now=9.0) == 0
     assert store.jobs.get(job.id).pending_rows == 1
+    assert store.rows.retry(job, ["invalid", "canceled"], now=9.0) == 5, "rows that the user canceled, when asked"
+    assert store.rows.tally(job.id) == {"succeeded": 1, "missing": 3}
+    assert store.jobs.get(job.id).pending_rows == 6
 
 
 def test_rows_of_a_canceled_job_are_not_sent_again(store: Repository) -> None:

@@ -197,7 +197,7 @@ def test_what_was_interrupted_before_the_first_byte_is_never_sent(
 
     def slow(*args: Any, **kwargs: Any) -> Any:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # Ctrl-C
-        time.sleep(0.3)
+        time.sleep(1)  # long enough for a busy machine to deliver it
         return real(*args, **kwargs)
 
     server.on("POST", "/v1/batches", Reply(body=BATCH))
