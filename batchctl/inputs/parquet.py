@@ -170,6 +170,8 @@ def _float16(value: float) -> float:
 
 
 def _shortest(value: float, form: str, most: int) -> float:
+    if value.is_integer():
+        return value
     for digits in range(1, most):
         short = float(f"{value:.{digits}g}")
         with suppress(OverflowError):
