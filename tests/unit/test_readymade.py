@@ -202,7 +202,7 @@ def test_the_url_of_the_first_request_says_what_kind_all_are(tmp_path: Path, tar
         ({"n": 3}, "body.n: 3 answers to each row would be paid for and one kept"),
     ],
 )
-def test_case_64_66_67_bodies_that_the_provider_would_refuse_are_told_by_line(
+def test_case_64_67_bodies_that_the_provider_would_refuse_are_told_by_line(
     tmp_path: Path, target: Target, body: dict[str, Any], expected: str
 ) -> None:
     good = line("a")
