@@ -13,6 +13,7 @@ from batchctl_store.database import Database
 from batchctl_store.jobs import Jobs
 from batchctl_store.outcomes import Outcomes
 from batchctl_store.rows import Rows
+from batchctl_store.sources import Sources
 
 SETTING = models.metadata.tables["setting"]
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no letters that are misread
@@ -27,6 +28,7 @@ class Repository:
         self.batches = Batches(self._db)
         self.rows = Rows(self._db, self.batches)
         self.outcomes = Outcomes(self._db)
+        self.sources = Sources(self._db)
         self.store_id = self._store_id()
 
     def close(self) -> None:

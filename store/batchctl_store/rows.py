@@ -15,7 +15,7 @@ from batchctl_store import models
 from batchctl_store.batches import Batches, move
 from batchctl_store.database import Database
 from batchctl_store.jobs import JOB, add_event
-from batchctl_store.outcomes import RESULT_FIELDS, add_to_tally
+from batchctl_store.outcomes import RESULT_FIELDS
 from batchctl_store.records import (
     Batch,
     BatchState,
@@ -24,10 +24,11 @@ from batchctl_store.records import (
     RequestState,
     Shard,
 )
+from batchctl_store.sources import follow, follow_anew
+from batchctl_store.tallies import ANSWERED_BY, add_to_tally
 
 REQUEST = models.metadata.tables["request"]
 RESULT = models.metadata.tables["result"]
-TALLY = models.metadata.tables["tally"]
 
 CHUNK = 5_000
 
@@ -92,6 +93,7 @@ class Rows:
                 ],
             )
             add_to_tally(connection, job.id, 0, "errored", code, len(rows), message)
+            follow(connection, job.id, min(rows), max(rows))
             add_event(
                 connection, now, "rows", f"{len(rows)} rows cannot be sent: {message}", job_id=job.id, count=len(rows)
             )
@@ -185,12 +187,14 @@ class Rows:
                 count=batch.requests,
             )
             self._cancel_rows(connection, batch.job_id, batch.id, "state = 'assigned' AND batch_id = :batch")
+            follow(connection, batch.job_id, batch.first_row, batch.last_row)
 
     def cancel_pending(self, job: Job, *, now: float) -> None:
         """pending -> canceled for rows that no batch holds."""
         with self._db.begin() as connection:
             count = self._cancel_rows(connection, job.id, 0, "state = 'pending'")
             if count:
+                follow(connection, job.id)
                 add_event(
                     connection, now, "rows", f"{count} rows canceled before they were sent", job_id=job.id, count=count
                 )
@@ -209,7 +213,7 @@ class Rows:
     def retry(self, job: Job, outcomes: Collection[str], *, now: float) -> int:
         """failed | canceled -> pending for rows with these outcomes; the job is open again. Returns how many.
 
-        Rows that no batch can hold stay as they are.
+        Rows that follow one of them follow it again, and count. Rows that no batch can hold stay as they are.
         """
         names = ", ".join(f"'{outcome}'" for outcome in sorted(outcomes))
         chosen = f"job_id = :job AND outcome IN ({names}) AND (batch_id <> 0 OR outcome = 'canceled')"
@@ -217,12 +221,13 @@ class Rows:
             count = connection.execute(
                 text(
                     "UPDATE request SET state = 'pending', outcome = NULL, batch_id = NULL "
-                    f"WHERE {chosen} AND state IN ('failed', 'canceled')"
+                    f"WHERE {chosen} AND source_row IS NULL AND state IN ('failed', 'canceled')"
                 ),
                 {"job": job.id},
             ).rowcount
             if count:
                 connection.execute(text(f"DELETE FROM tally WHERE {chosen}"), {"job": job.id})
+                count += follow_anew(connection, job.id)
                 connection.execute(
                     update(JOB)
                     .where(JOB.c.id == job.id)
@@ -240,10 +245,9 @@ class Rows:
 
     def merged(self, job_id: int) -> Generator[tuple[Any, ...], None, None]:
         """Every row in input order: row, state, outcome, attempts, batch ordinal, then the other result fields."""
-        fields = ", ".join(f"x.{name}" for name in RESULT_FIELDS if name not in ("row", "outcome"))
+        fields = ", ".join(_spent(name) for name in RESULT_FIELDS if name not in ("row", "outcome"))
         query = text(
-            f"SELECT r.row, r.state, r.outcome, r.attempts, b.ordinal, {fields} FROM request r "
-            "LEFT JOIN result x ON x.job_id = r.job_id AND x.row = r.row AND x.batch_id = r.batch_id "
+            f"SELECT r.row, r.state, r.outcome, r.attempts, b.ordinal, {fields} FROM request r {ANSWERED_BY} "
             "LEFT JOIN batch b ON b.id = r.batch_id WHERE r.job_id = :job ORDER BY r.row"
         ).execution_options(yield_per=2_000)
         with self._db.read() as connection:
@@ -260,3 +264,8 @@ class Rows:
         query = text("SELECT coalesce(outcome, state), count(*) FROM request WHERE job_id = :job GROUP BY 1 ORDER BY 1")
         with self._db.read() as connection:
             return {outcome: int(count) for outcome, count in connection.execute(query, {"job": job_id})}
+
+
+def _spent(name: str) -> str:
+    """A field of the result, where a row that follows another one has spent nothing."""
+    return f"CASE WHEN l.row IS NULL OR x.row IS NULL THEN x.{name} ELSE 0 END" if "tokens" in name else f"x.{name}"
