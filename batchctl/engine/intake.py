@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchctl.engine.context import ID_WIDTH, Engine
+from batchctl.engine.keys import KEYS, Keys, context_of
 from batchctl.engine.locks import lives, ownership
 from batchctl.engine.plan import INPUTS, plan_rows
 from batchctl.engine.prepare import preparer
+from batchctl.engine.reuse import share
 from batchctl.errors import InputError, UsageError
 from batchctl.inputs import Format, Named, Table, open_table
 from batchctl.lint import lint, refuse
@@ -41,6 +43,8 @@ class Order:
     max_batch_bytes: int | None = None
     max_attempts: int = 3
     again: bool = False
+    dedupe: bool = True  # rows with the same request are sent once
+    reuse: bool = False  # answers of earlier jobs are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
     prepare = preparer(order.task, profile, adapter)
     folder = f"jobs/{secrets.token_hex(8)}"
     sizes, groups = array("Q"), list[str | None]()
-    several = len(table.sources) > 1
+    several, keys = len(table.sources) > 1, Keys(engine.home)
     spool = engine.spool
     try:
         with (
@@ -95,12 +99,13 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         ):
             inputs = more.enter_context(spool.writer(f"{folder}/{INPUTS}")) if prepare.several else None
             for row in table.rows():
-                raw, body, group, _, texts = prepare(row)
+                raw, body, group, _, texts, same = prepare(row)
                 if inputs is not None:
                     inputs.append(b"%d" % (len(texts) or 1))
                 rows.append(raw)
                 bodies.append(body)
                 lines.append(f"{row.line} of {row.file}".encode() if several else b"%d" % row.line)
+                keys.add(len(sizes), body if same is None else same)
                 sizes.append(len(body))
                 if group is not None:
                     groups.append(group)
@@ -108,6 +113,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
                 raise problem
             columns = prepare.columns(table.columns)
             check_expected(order.task, table)
+        keys.write(spool, f"{folder}/{KEYS}", context_of(order.task, profile, prepare.kind))
     except BaseException:
         _drop(engine, folder)
         raise
@@ -147,21 +153,28 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
         max_attempts=order.max_attempts,
         spool=taken.folder,
     )
+    within = 0.0 if order.reuse else SAME_WITHIN_S  # a job that is over is a source of answers
     try:
-        job = store.jobs.create(new, now=now, owner=owner, again=order.again, same_within_s=SAME_WITHIN_S)
+        job = store.jobs.create(new, now=now, owner=owner, again=order.again, same_within_s=within)
     except DuplicateJob as same:
-        raise UsageError(
-            f"the same input, task and provider are already job {same.name}",
-            hint=f"look at it with `batchctl status {same.name}`, or submit it once more with --again",
-        ) from same
+        raise _is_there(same.name, reuse=order.reuse) from same
     try:
         store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), taken.groups)
+        share(engine, job, dedupe=order.dedupe, reuse=order.reuse)
         plan_rows(engine, job)
         store.jobs.update(job.id, now=engine.clock.now(), event="ready to be sent", ready_at=engine.clock.now())
     except BaseException:
         store.jobs.forget(job.id)
         raise
     return store.jobs.get(job.id)
+
+
+def _is_there(name: str, *, reuse: bool) -> UsageError:
+    what = f"the same input, task and provider are already job {name}"
+    if reuse:
+        return UsageError(f"{what}, which is not over", hint=f"wait for it with `batchctl wait {name}`")
+    how = "submit it once more with --again, or with --reuse to send only what has no answer"
+    return UsageError(what, hint=f"look at it with `batchctl status {name}`; {how}")
 
 
 def sweep(engine: Engine) -> None:
@@ -173,7 +186,7 @@ def sweep(engine: Engine) -> None:
 
 
 def _drop(engine: Engine, folder: str) -> None:
-    for name in ("rows", "bodies", "lines", INPUTS):
+    for name in ("rows", "bodies", "lines", INPUTS, KEYS):
         engine.spool.delete(f"{folder}/{name}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchctl.errors import InputError
 from batchctl.inputs import Row
-from batchctl.rowjson import escape_separators, to_json
+from batchctl.rowjson import escape_separators, to_canonical_json, to_json
 from batchctl_adapters.base import BatchAdapter, Kind, Output, Request
 from batchctl_adapters.profile import Profile
 
@@ -60,6 +60,7 @@ class ReadyMade:
             group=model if self._apart else None,
             messages=messages,
             texts=texts,
+            same=_canonical(body, _CONTENT[self.kind]),
         )
 
     def _lint(self, row: Row, body: Mapping[str, Any], messages: list[dict[str, Any]], texts: list[str]) -> None:
@@ -131,6 +132,17 @@ class ReadyMade:
     def problems(self) -> Iterable[InputError]:
         """Every id that is there twice, with both lines."""
         return self._ids.repeated()
+
+
+def _canonical(body: Mapping[str, Any], content: str) -> bytes:
+    """The same bytes for bodies that ask the same.
+
+    The order of keys is no matter in a body and its messages; in all else, such as schemas and tools, models heed it.
+    """
+    parts = (
+        to_canonical_json([key, body[key]]) if key == content else to_json([key, body[key]]) for key in sorted(body)
+    )
+    return b",".join(parts)
 
 
 def _asked(found: Any) -> tuple[list[dict[str, Any]], list[str]]:

@@ -1,0 +1,166 @@
+"""Rows whose request is that of another row, of their own job or of an earlier one: found by key, bucket by bucket.
+
+Nothing here sends or stores an answer: rows are marked, and the store gives them what their source has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from batchctl.engine.context import Engine
+from batchctl.engine.keys import KEYS, StoredKeys
+from batchctl.engine.sorting import BUCKETS, Sorter
+from batchctl.errors import UsageError
+from batchctl_store.records import Job, Mark
+
+MOST_JOBS = 50
+"""Jobs that are looked at for answers, the latest first: each has those that it took itself, too."""
+HINTED_JOBS = 5
+"""The same, where nobody asked for it and it is only told."""
+_HINTED_SHARE = 100  # one row of so many is worth a word
+_UNKNOWN, _ANSWERED, _AWAITED = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Earlier:
+    """An earlier job and how its rows stand, which is only looked at where one of them asks the same."""
+
+    engine: Engine
+    job: Job
+    keys: StoredKeys
+    same: int = 0  # rows of the new job that it has an answer for
+    awaited: int = 0  # rows of the new job that it may still get an answer for
+    _rows: bytearray | None = field(default=None, repr=False)
+
+    def state(self, row: int) -> int:
+        """One of `_UNKNOWN`, `_ANSWERED`, `_AWAITED`."""
+        if self._rows is None:
+            self._rows = bytearray(self.job.rows)
+            for found, answered in self.engine.store.sources.usable(self.job.id):
+                self._rows[found] = _ANSWERED if answered else _AWAITED
+        return self._rows[row]
+
+
+def share(engine: Engine, job: Job, *, dedupe: bool, reuse: bool) -> None:
+    """Mark the rows of a new job that are not sent, before it is planned, and say so.
+
+    Raises UsageError where answers are to be reused that an open job still waits for.
+    """
+    marks = Sorter(24, engine.home)
+    with ExitStack() as stack:
+        own = _keys(engine, job, stack)
+        if own is None:
+            return
+        earlier = _earlier(engine, job, own, stack, MOST_JOBS if reuse else HINTED_JOBS)
+        for number in range(BUCKETS):
+            for row, source, source_row in _bucket(job.id, own, earlier, number, dedupe=dedupe, reuse=reuse):
+                record = b"".join(part.to_bytes(8, "big") for part in (row, source, source_row))
+                marks.add(row * BUCKETS // job.rows, record)
+    if reuse:
+        _refuse_awaited(earlier)
+    counts = engine.store.sources.give(job.id, _marks(marks), now=engine.clock.now())
+    for text in _told(engine, job, counts, earlier, reuse=reuse):
+        engine.note(text)
+
+
+def _keys(engine: Engine, job: Job, stack: ExitStack) -> StoredKeys | None:
+    name = f"{job.spool}/{KEYS}"
+    return StoredKeys(stack.enter_context(engine.spool.reader(name))) if engine.spool.exists(name) else None
+
+
+def _earlier(engine: Engine, job: Job, own: StoredKeys, stack: ExitStack, most: int) -> list[Earlier]:
+    """Jobs that may have the same requests, the latest first."""
+    found: list[Earlier] = []
+    for other in reversed(engine.store.jobs.all()):
+        if other.id == job.id or other.ready_at is None:
+            continue
+        with ExitStack() as opened:
+            keys = _keys(engine, other, opened)
+            if keys is not None and keys.context == own.context:
+                found.append(Earlier(engine, other, keys))
+                stack.push(opened.pop_all())
+        if len(found) == most:
+            break
+    return found
+
+
+def _bucket(
+    job_id: int, own: StoredKeys, earlier: Sequence[Earlier], number: int, *, dedupe: bool, reuse: bool
+) -> Iterator[tuple[int, int, int]]:
+    """(row, job, row there) of the rows of one bucket that are not sent."""
+    asked: dict[bytes, list[int]] = {}
+    for key, row in own.bucket(number):
+        asked.setdefault(key, []).append(row)
+    left, unknown, awaited = dict(asked), set(asked), dict[bytes, Earlier]()
+    for one in earlier:
+        if not unknown:
+            break
+        answers, waiting = _answers(one, number, unknown)
+        for key in waiting:
+            awaited.setdefault(key, one)
+        for key, sources in answers.items():
+            rows = asked[key]
+            # each answer is given to one row, where each row is to have an answer of its own
+            pairs = [(row, sources[0]) for row in rows] if dedupe else list(zip(rows, sources, strict=False))
+            left[key] = rows[len(pairs) :]
+            one.same += len(pairs)
+            if reuse:
+                yield from ((row, one.job.id, source) for row, source in pairs)
+        unknown -= answers.keys()
+    for key, one in awaited.items():
+        one.awaited += len(left[key])
+    for rows in (left if reuse else asked).values() if dedupe else ():
+        yield from ((row, job_id, rows[0]) for row in rows[1:])
+
+
+def _answers(one: Earlier, number: int, wanted: set[bytes]) -> tuple[dict[bytes, list[int]], set[bytes]]:
+    """Rows of the earlier job with an answer, by key; and the keys that it may only get one for."""
+    answers: dict[bytes, list[int]] = {}
+    awaited: set[bytes] = set()
+    for key, row in one.keys.bucket(number):
+        if key in wanted:
+            state = one.state(row)
+            if state == _ANSWERED:
+                answers.setdefault(key, []).append(row)
+            elif state == _AWAITED:
+                awaited.add(key)
+    return answers, awaited - answers.keys()
+
+
+def _marks(marks: Sorter) -> Iterator[Mark]:
+    for records in marks.buckets():
+        for record in records:
+            yield Mark(*(int.from_bytes(record[start : start + 8], "big") for start in (0, 8, 16)))
+
+
+def _refuse_awaited(earlier: Sequence[Earlier]) -> None:
+    waiting = max(earlier, key=lambda one: one.awaited, default=None)
+    if waiting is None or not waiting.awaited:
+        return
+    name = waiting.job.name
+    what = f"{waiting.awaited:,} rows ask what job {name} asks, which has no answer for them yet: both would be paid for"
+    raise UsageError(what, hint=f"wait for it with `batchctl wait {name}`, or submit without --reuse to ask again")
+
+
+def _told(
+    engine: Engine, job: Job, counts: dict[int, int], earlier: Sequence[Earlier], *, reuse: bool
+) -> Iterator[str]:
+    repeated, taken = counts.get(job.id, 0), job.rows
+    if repeated:
+        yield f"{repeated:,} rows ask the same as an earlier row: sent once (--no-dedupe sends each row by itself)"
+    if reuse:
+        for one in earlier:
+            if count := counts.get(one.job.id, 0):
+                taken -= count
+                yield f"{count:,} rows have the answer of the same request in job {one.job.name}: not sent again"
+        if taken == job.rows:
+            yield "no earlier job has an answer to any of these requests, with this provider, model, settings and text"
+        return
+    best = max(earlier, key=lambda one: one.same, default=None)
+    if best is not None and best.same * _HINTED_SHARE >= job.rows:
+        yield f"job {best.job.name} has answers to {best.same:,} of these rows already: --reuse takes them"
+    waiting = max(earlier, key=lambda one: one.awaited, default=None)
+    if waiting is not None and waiting.awaited * _HINTED_SHARE >= job.rows:
+        yield f"job {waiting.job.name}, which is not over yet, asks {waiting.awaited:,} of these rows as well"
