@@ -147,9 +147,12 @@ def _header(job: Row, now: float) -> list[str]:
     age = output.duration((job["finished_at"] or now) - job["created_at"])
     state = output.styled(job["state"], bold=True)
     sent_to = f"{job['profile']}, model {job['model']}"
+    unsent = {"ask the same as another": job["repeated"], "answered by an earlier job": job["reused"]}
+    told = ", ".join(f"{count:,} {what}" for what, count in unsent.items() if count)
     return [
         f"{output.cut(job['name'], room - 20)}: {state}",
         f"  rows    {job['final_rows']:,} of {job['rows']:,} final: {job['succeeded_rows']:,} ok, {failed:,} failed",
+        *([f"          not sent: {told}"] if told else []),
         f"  input   {output.cut_path(job['input_name'], room - 10)}",
         f"  output  {output.cut_path(job['output_path'], room - 10) if job['output_path'] else 'none named'}",
         f"  sent to {output.cut(sent_to, room - 10)}",

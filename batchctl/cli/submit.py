@@ -24,6 +24,8 @@ from batchctl.errors import UsageError
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
+@click.option("--reuse", is_flag=True, help="Take answers of earlier jobs to the same requests; send only the others.")
+@click.option("--no-dedupe", is_flag=True, help="Send rows with the same request each by itself.")
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @click.option(
@@ -38,6 +40,8 @@ def submit(
     target: Path | None,
     force: bool,
     again: bool,
+    reuse: bool,
+    no_dedupe: bool,
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     max_attempts: int,
@@ -51,6 +55,9 @@ def submit(
 
     The task, the whole input, the key and the output's path are checked before anything is stored or sent. Prints the
     job's name as soon as the job is stored, then sends its batches. The input is copied: the file may change later.
+
+    Rows that ask the same are sent once, and each gets the answer; a row that failed in an earlier job is sent again
+    with --reuse (docs/reuse.md).
     """
     from batchctl.cli import passes
     from batchctl.composition import find_profile, require_key
@@ -80,6 +87,8 @@ def submit(
         max_batch_bytes=max_batch_bytes,
         max_attempts=max_attempts,
         again=again,
+        dedupe=not no_dedupe,
+        reuse=reuse,
     )
     with passes.opened(profile=chosen) as engine:
         for warning in refuse(lint(task, engine.profile(chosen), engine.adapter(chosen)), asked.task):
@@ -91,6 +100,8 @@ def submit(
         )
         if not as_json:
             output.data(job.name)
+            for note in engine.notes:
+                output.say(note)
         code = 0
         if waiting and not no_tick:
             from batchctl.cli.wait import wait_for
@@ -114,7 +125,8 @@ def _say_what_is_next(name: str, *, as_json: bool, waited: bool) -> None:
     elif not waited:
         sent = row["batches"] - row["open_batches"]
         output.say(
-            f"{output.counted(row['rows'], 'row')} in {output.counted(row['batches'], 'batch')}"
+            f"{output.counted(row['rows'] - row['repeated'] - row['reused'], 'row')} in"
+            f" {output.counted(row['batches'], 'batch')}"
             f"{f', {sent} over already' if sent else ''}; state: {row['state']}"
         )
         output.say(

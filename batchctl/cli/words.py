@@ -104,6 +104,8 @@ def job_json(job: Row, code: int, now: float) -> dict[str, Any]:
         "rows": job["rows"],
         "succeeded": job["succeeded_rows"],
         "failed": job["final_rows"] - job["succeeded_rows"],
+        "repeated": job["repeated"],
+        "reused": job["reused"],
         "batches": job["batches"],
         "open_batches": job["open_batches"],
         "batches_in_doubt": job["doubtful_batches"],

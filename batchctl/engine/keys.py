@@ -1,8 +1,8 @@
 """What a row asks, in sixteen bytes: rows with the same key are the same request, in this job or in an earlier one.
 
-The key is that of the body: model, settings, schema, prompt and text. What else may alter the answer is the same for all
-rows of a job, its context: the adapter and its address, the endpoint, how answers are judged. Keys of different contexts
-are never compared. A job's keys lie in its spool folder, sorted:
+The key is that of the body: model, settings, schema, prompt and text. What else may alter the answer is the same for
+all rows of a job, its context: the adapter and its address, the endpoint, how answers are judged. Keys of different
+contexts are never compared. A job's keys lie in its spool folder, sorted:
 
     context (16 bytes) | records in each of 256 buckets (u32) | records: key (16 bytes), row (u64, big-endian)
 """
@@ -38,7 +38,7 @@ def context_of(task: Task, profile: Profile, kind: Kind) -> bytes:
     told = [
         _FORM,
         profile.adapter,
-        profile.base_url,
+        profile.address,
         kind,
         profile.endpoints.get(kind),
         output.labels,

@@ -34,6 +34,16 @@ class Group:
         if self.inputs is not None:
             self.inputs.append(texts)
 
+    def without(self, left_out: bytearray) -> Group:
+        """The same but for rows whose place in `left_out` is not zero."""
+        if not any(left_out):
+            return self
+        kept = Group.empty(counted=self.inputs is not None)
+        for place, number in enumerate(self.numbers):
+            if not left_out[number]:
+                kept.add(number, self.sizes[place], 1 if self.inputs is None else self.inputs[place])
+        return kept
+
 
 def plan_rows(engine: Engine, job: Job) -> int:
     """Plan all pending rows of a job, groups apart; a row that no batch can hold fails alone.

@@ -140,7 +140,9 @@ def _refuse_awaited(earlier: Sequence[Earlier]) -> None:
     if waiting is None or not waiting.awaited:
         return
     name = waiting.job.name
-    what = f"{waiting.awaited:,} rows ask what job {name} asks, which has no answer for them yet: both would be paid for"
+    what = (
+        f"{waiting.awaited:,} rows ask what job {name} asks, which has no answer for them yet: both would be paid for"
+    )
     raise UsageError(what, hint=f"wait for it with `batchctl wait {name}`, or submit without --reuse to ask again")
 
 

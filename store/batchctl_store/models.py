@@ -153,8 +153,8 @@ class Submission(SQLModel, table=True):
 class Request(SQLModel, table=True):
     """One row of a job: where it stands, and which batch holds it or had the last word on it.
 
-    A batch holds rows of one `group_key` only (such as a model's name); null is a group, too. A row with a source is not
-    sent: its answer is that of the source's request, which is the same.
+    A batch holds rows of one `group_key` only (such as a model's name); null is a group, too. A row with a source is
+    not sent: its answer is that of the source, whose request is the same.
     """
 
     __tablename__ = "request"
