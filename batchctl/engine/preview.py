@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from array import array
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from batchctl.engine.context import ID_WIDTH, limits_of
 from batchctl.engine.intake import check_expected
 from batchctl.engine.keys import Keys
+from batchctl.engine.numbers import Numbers
 from batchctl.engine.plan import Group, most_inputs, shards_of
 from batchctl.engine.planner import Limits
 from batchctl.engine.prepare import Prepared, Preparer, preparer
@@ -22,6 +23,8 @@ from batchctl.rowjson import to_json
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Kind
 from batchctl_adapters.profile import Profile
+
+_FOLDER = Path(tempfile.gettempdir())
 
 
 @dataclass(slots=True)
@@ -110,7 +113,7 @@ class _Scale:
         self._groups: dict[str | None, Group] = {}
         self._measure: _Measure | None = None
         self._keys = Keys()
-        self._tokens = array("Q")  # of each row
+        self._tokens = Numbers(_FOLDER)  # of each row
         self.empty = 0  # rows with an empty text
 
     def weigh(self, row: Row, prepared: Prepared) -> None:
@@ -134,7 +137,7 @@ class _Scale:
             what = f"the row has {texts:,} texts, the limit is {measure.most:,}"
             raise InputError(row.file, row.line, what, hint="split it into several rows")
         if prepared.group not in self._groups:
-            self._groups[prepared.group] = Group.empty(counted=measure.most is not None)
+            self._groups[prepared.group] = Group.empty(_FOLDER, counted=measure.most is not None)
         self._groups[prepared.group].add(number, size, texts)
 
     def settle(self, *, dedupe: bool) -> None:
@@ -148,7 +151,8 @@ class _Scale:
         seen.input_tokens = sum(tokens for tokens, out in zip(self._tokens, unsent, strict=True) if not out)
         if self._measure is None:
             return
-        limits, sent = self._measure.limits, [(name, rows.without(unsent)) for name, rows in self._groups.items()]
+        limits = self._measure.limits
+        sent = [(name, rows.without(unsent, _FOLDER)) for name, rows in self._groups.items()]
         found = [shard for group, rows in sent for shard in shards_of(group, rows, limits)]
         seen.batches = [(shard.requests, shard.bytes) for shard in sorted(found)]
 
