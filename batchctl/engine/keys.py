@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from batchctl.engine.sorting import BUCKETS, Sorter, cut
@@ -84,7 +85,15 @@ class StoredKeys:
         for count in counts:
             self._offsets.append(self._offsets[-1] + count * (_KEY + _ROW))
 
-    def bucket(self, number: int) -> list[tuple[bytes, int]]:
-        """(key, row) of one bucket, in order."""
-        data = self._reader.span(self._offsets[number], self._offsets[number + 1])
-        return [(record[:_KEY], int.from_bytes(record[_KEY:], "big")) for record in cut(data, _KEY + _ROW)]
+    def bucket(self, number: int) -> list[bytes]:
+        """The records of one bucket, in order: `key_of` and `row_of` take them apart."""
+        return cut(self._reader.span(self._offsets[number], self._offsets[number + 1]), _KEY + _ROW)
+
+
+key_of = itemgetter(slice(_KEY))
+"""The key of a record."""
+
+
+def row_of(record: bytes) -> int:
+    """The row of a record."""
+    return int.from_bytes(record[_KEY:], "big")

@@ -5,12 +5,12 @@ Nothing here sends or stores an answer: rows are marked, and the store gives the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from batchctl.engine.context import Engine
-from batchctl.engine.keys import KEYS, StoredKeys
+from batchctl.engine.keys import KEYS, StoredKeys, key_of, row_of
 from batchctl.engine.sorting import BUCKETS, Sorter
 from batchctl.errors import UsageError
 from batchctl_store.records import Job, Mark
@@ -90,14 +90,15 @@ def _bucket(
     job_id: int, own: StoredKeys, earlier: Sequence[Earlier], number: int, *, dedupe: bool, reuse: bool
 ) -> Iterator[tuple[int, int, int]]:
     """(row, job, row there) of the rows of one bucket that are not sent."""
-    asked: dict[bytes, list[int]] = {}
-    for key, row in own.bucket(number):
-        asked.setdefault(key, []).append(row)
-    left, unknown, awaited = dict(asked), set(asked), dict[bytes, Earlier]()
-    for one in earlier:
-        if not unknown:
-            break
-        answers, waiting = _answers(one, number, unknown)
+    records = own.bucket(number)
+    keys = set(map(key_of, records))
+    same = [[record for record in one.keys.bucket(number) if record[:16] in keys] for one in earlier]
+    if len(keys) == len(records) and not any(same):
+        return
+    asked = _rows_by_key(records)
+    left, unknown, awaited = dict(asked), keys, dict[bytes, Earlier]()
+    for one, found in zip(earlier, same, strict=True):
+        answers, waiting = _answers(one, [record for record in found if record[:16] in unknown])
         for key in waiting:
             awaited.setdefault(key, one)
         for key, sources in answers.items():
@@ -115,18 +116,18 @@ def _bucket(
         yield from ((row, job_id, rows[0]) for row in rows[1:])
 
 
-def _answers(one: Earlier, number: int, wanted: set[bytes]) -> tuple[dict[bytes, list[int]], set[bytes]]:
+def _rows_by_key(records: Iterable[bytes]) -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
+    for record in records:
+        found.setdefault(key_of(record), []).append(row_of(record))
+    return found
+
+
+def _answers(one: Earlier, records: Sequence[bytes]) -> tuple[dict[bytes, list[int]], set[bytes]]:
     """Rows of the earlier job with an answer, by key; and the keys that it may only get one for."""
-    answers: dict[bytes, list[int]] = {}
-    awaited: set[bytes] = set()
-    for key, row in one.keys.bucket(number):
-        if key in wanted:
-            state = one.state(row)
-            if state == _ANSWERED:
-                answers.setdefault(key, []).append(row)
-            elif state == _AWAITED:
-                awaited.add(key)
-    return answers, awaited - answers.keys()
+    answered = _rows_by_key(record for record in records if one.state(row_of(record)) == _ANSWERED)
+    awaited = {key_of(record) for record in records if one.state(row_of(record)) == _AWAITED}
+    return answered, awaited - answered.keys()
 
 
 def _marks(marks: Sorter) -> Iterator[Mark]:

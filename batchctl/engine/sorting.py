@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 BUCKETS = 256
-_HELD = 4 * 1024 * 1024  # bytes in memory before they are written
+_HELD = 16 * 1024  # bytes of one bucket in memory before all are written
 
 
 class Sorter:
@@ -23,16 +23,15 @@ class Sorter:
     def __init__(self, width: int, folder: Path | None = None) -> None:
         self._width, self._folder = width, folder
         self._held = [bytearray() for _ in range(BUCKETS)]
-        self._held_bytes = 0
         self._file: IO[bytes] | None = None
         self._offsets = [array("Q") for _ in range(BUCKETS)]  # of the pieces of each bucket
         self._lengths = [array("Q") for _ in range(BUCKETS)]
 
     def add(self, bucket: int, record: bytes) -> None:
         """One more record."""
-        self._held[bucket] += record
-        self._held_bytes += self._width
-        if self._held_bytes >= _HELD:
+        held = self._held[bucket]
+        held += record
+        if len(held) >= _HELD:
             self._spill()
 
     def counts(self) -> list[int]:
@@ -68,8 +67,8 @@ class Sorter:
         rest = memoryview(b"".join(self._held))
         while rest:
             rest = rest[self._file.write(rest) :]
-        self._held = [bytearray() for _ in range(BUCKETS)]
-        self._held_bytes = 0
+        for held in self._held:
+            held.clear()
 
 
 def cut(data: bytes, width: int) -> list[bytes]:
