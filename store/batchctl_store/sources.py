@@ -94,6 +94,15 @@ class Sources:
             text("UPDATE job SET reused = reused + :count WHERE id = :job"), {"job": job_id, "count": len(marks)}
         )
 
+    def marks(self, job_id: int) -> Iterator[Mark]:
+        """Where the rows that were not sent have their answers from, in input order."""
+        query = text(
+            "SELECT row, source_job, source_row FROM request WHERE job_id = :job AND source_row IS NOT NULL "
+            "ORDER BY row"
+        ).execution_options(yield_per=10_000)
+        with self._db.read() as connection:
+            yield from (Mark(*found) for found in connection.execute(query, {"job": job_id}))
+
     def usable(self, job_id: int) -> Iterator[tuple[int, bool]]:
         """(row, answered) of rows with an answer to be taken, and of rows that may still get one."""
         query = text(
