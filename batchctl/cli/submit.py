@@ -123,11 +123,12 @@ def _say_what_is_next(name: str, *, as_json: bool, waited: bool) -> None:
     if as_json:
         output.emit("submit", {"job": job_json(row, codes(reading, [row])[row["id"]], reading.now)})
     elif not waited:
-        sent = row["batches"] - row["open_batches"]
+        over = row["batches"] - row["open_batches"]
+        unsent = row["repeated"] + row["reused"]
+        rows = f"{output.counted(row['rows'] - unsent, 'row')} in {output.counted(row['batches'], 'batch')}"
         output.say(
-            f"{output.counted(row['rows'] - row['repeated'] - row['reused'], 'row')} in"
-            f" {output.counted(row['batches'], 'batch')}"
-            f"{f', {sent} over already' if sent else ''}; state: {row['state']}"
+            f"{rows if row['batches'] else 'nothing to send'}{f', {over} over already' if over else ''};"
+            f" state: {row['state']}"
         )
         output.say(
             f"batchctl status {name} shows it; batchctl tick (from cron) or batchctl wait {name} goes on with it"

@@ -61,7 +61,7 @@ def share(engine: Engine, job: Job, *, dedupe: bool, reuse: bool) -> None:
     if reuse:
         _refuse_awaited(earlier)
     counts = engine.store.sources.give(job.id, _marks(marks), now=engine.clock.now())
-    for text in _told(engine, job, counts, earlier, reuse=reuse):
+    for text in _told(job, counts, earlier, reuse=reuse):
         engine.note(text)
 
 
@@ -141,29 +141,27 @@ def _refuse_awaited(earlier: Sequence[Earlier]) -> None:
     if waiting is None or not waiting.awaited:
         return
     name = waiting.job.name
-    what = (
-        f"{waiting.awaited:,} rows ask what job {name} asks, which has no answer for them yet: both would be paid for"
-    )
+    what = f"job {name} asks {_rows(waiting.awaited)} of these as well and has no answer yet: both would be paid for"
     raise UsageError(what, hint=f"wait for it with `batchctl wait {name}`, or submit without --reuse to ask again")
 
 
-def _told(
-    engine: Engine, job: Job, counts: dict[int, int], earlier: Sequence[Earlier], *, reuse: bool
-) -> Iterator[str]:
-    repeated, taken = counts.get(job.id, 0), job.rows
-    if repeated:
-        yield f"{repeated:,} rows ask the same as an earlier row: sent once (--no-dedupe sends each row by itself)"
+def _told(job: Job, counts: dict[int, int], earlier: Sequence[Earlier], *, reuse: bool) -> Iterator[str]:
+    if repeated := counts.get(job.id, 0):
+        yield f"the same as an earlier row asks: {_rows(repeated)}, sent once (--no-dedupe sends each by itself)"
     if reuse:
         for one in earlier:
             if count := counts.get(one.job.id, 0):
-                taken -= count
-                yield f"{count:,} rows have the answer of the same request in job {one.job.name}: not sent again"
-        if taken == job.rows:
-            yield "no earlier job has an answer to any of these requests, with this provider, model, settings and text"
+                yield f"answered by the same request in job {one.job.name}: {_rows(count)}, not sent again"
+        if not counts.keys() - {job.id}:
+            yield "no earlier job has an answer to one of these requests: same provider, model, settings and text"
         return
     best = max(earlier, key=lambda one: one.same, default=None)
     if best is not None and best.same * _HINTED_SHARE >= job.rows:
-        yield f"job {best.job.name} has answers to {best.same:,} of these rows already: --reuse takes them"
+        yield f"job {best.job.name} has answers to {_rows(best.same)} of these: --reuse takes them"
     waiting = max(earlier, key=lambda one: one.awaited, default=None)
     if waiting is not None and waiting.awaited * _HINTED_SHARE >= job.rows:
-        yield f"job {waiting.job.name}, which is not over yet, asks {waiting.awaited:,} of these rows as well"
+        yield f"job {waiting.job.name}, which is not over, asks {_rows(waiting.awaited)} of these as well"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

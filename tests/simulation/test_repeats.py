@@ -117,7 +117,7 @@ def test_only_succeeded_rows_are_taken(world: World) -> None:
 def test_what_an_open_job_waits_for_is_not_paid_for_twice(world: World) -> None:
     job = world.submit(3)
     world.run(lambda: {b.state for b in world.store.batches.load()} == {BatchState.SUBMITTED})
-    with pytest.raises(UsageError, match=f"2 rows ask what job {job.name} asks") as refused:
+    with pytest.raises(UsageError, match=f"job {job.name} asks 2 rows of these as well") as refused:
         world.submit(3, job="b", texts=[*world.rows_of("a", 3)[:2], "new"], reuse=True)
     assert f"batchctl wait {job.name}" in (refused.value.hint or "")
     assert [one.id for one in world.store.jobs.all()] == [job.id]
