@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from batchctl.engine import wishes
 from batchctl.errors import UsageError
 from batchctl_adapters.base import Outcome
 from batchctl_store.records import BatchState
-from tests.simulation.faults import HOUR, MINUTE
+from tests.simulation.faults import HOUR, MINUTE, Faults
+from tests.simulation.invariants import thorough
 from tests.simulation.world import Killed, Process, World, Worlds
 
 TEXTS = ["one", "two", "one", "three", "one", "two"]
@@ -153,20 +156,56 @@ def test_samples_of_a_prompt_are_taken_each_once(sampling: World) -> None:
 def test_killed_anywhere_a_reusing_submit_takes_all_or_nothing(world: World) -> None:
     world.submit(6, texts=TEXTS)
     world.run()
-    for dies_after in range(1, 40):
+    later, dies_after = None, 0
+    while later is None:
+        dies_after += 1
         world.process = Process(world, dies_after)
         try:
             later = world.submit(7, job="b", texts=[*TEXTS, "four"], reuse=True)
         except Killed:
             world.restart()
-            continue
         except UsageError:  # the killed one was complete
             later = world.store.jobs.all()[-1]
             world.texts[later.id] = [*TEXTS, "four"]
         finally:
             world.process = Process(world)
-        break
     assert dies_after > 10
     assert later.reused == 6
     world.run()
     assert dict(world.remote.sent) == {"one": 1, "two": 1, "three": 1, "four": 1}
+
+
+KINDS = st.sampled_from(["ok", "ok", "filtered", "invalid", "server_error"])
+
+
+@given(
+    texts=st.lists(st.sampled_from(["one", "two", "three", "four", "five"]), min_size=1, max_size=12),
+    kinds=st.fixed_dictionaries(dict.fromkeys(["one", "two", "three", "four", "five"], KINDS)),
+    most=st.integers(1, 6),
+    faults=st.builds(Faults, create_lost=st.sampled_from([0, 0.5]), expires=st.sampled_from([0, 0.5])),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_table_in_any_batches_comes_out_as_if_each_row_had_been_sent(
+    worlds: Worlds, texts: list[str], kinds: dict[str, str], most: int, faults: Faults
+) -> None:
+    found = []
+    for dedupe in (True, False):
+        world = worlds.make(faults=faults if dedupe else Faults())
+        for _ in range(200):
+            world.plan(kinds=kinds)
+        job = world.submit(len(texts), texts=texts, max_batch_requests=most, max_attempts=2, dedupe=dedupe)
+        faults.heal_at = world.clock.now() + HOUR
+        world.run()
+        found.append([[row[key] for key in ("text", "outcome", "echo", "error")] for row in world.output(job)])
+        assert world.store.rows.tally(job.id) == world.store.rows.counted(job.id)
+        if dedupe:
+            assert not thorough(world)
+            assert set(world.remote.sent) == set(texts)
+        if dedupe and faults == Faults(heal_at=faults.heal_at):
+            again = {text: 2 if kinds[text] == "server_error" else 1 for text in texts}
+            assert dict(world.remote.sent) == again
+        worlds.drop(world)
+    if faults == Faults(heal_at=faults.heal_at):
+        assert found[0] == found[1]
+    else:  # an expiry uses up an attempt
+        assert [row[:1] for row in found[0]] == [row[:1] for row in found[1]]
