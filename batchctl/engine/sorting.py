@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,8 @@ class Sorter:
 
     def _spill(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 -- it is nameless
+            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 -- closed with this
+            weakref.finalize(self, self._file.close)
         offset = self._file.seek(0, os.SEEK_END)
         for number, held in enumerate(self._held):
             if held:
