@@ -5,6 +5,7 @@ Nothing here sends or stores an answer: rows are marked, and the store gives the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -61,7 +62,7 @@ def share(engine: Engine, job: Job, *, dedupe: bool, reuse: bool) -> None:
     if reuse:
         _refuse_awaited(earlier)
     counts = engine.store.sources.give(job.id, _marks(marks), now=engine.clock.now())
-    for text in _told(job, counts, earlier, reuse=reuse):
+    for text in _told(job, counts, earlier, engine.store.jobs.all(), reuse=reuse):
         engine.note(text)
 
 
@@ -145,7 +146,9 @@ def _refuse_awaited(earlier: Sequence[Earlier]) -> None:
     raise UsageError(what, hint=f"wait for it with `batchctl wait {name}`, or submit without --reuse to ask again")
 
 
-def _told(job: Job, counts: dict[int, int], earlier: Sequence[Earlier], *, reuse: bool) -> Iterator[str]:
+def _told(
+    job: Job, counts: dict[int, int], earlier: Sequence[Earlier], others: Sequence[Job], *, reuse: bool
+) -> Iterator[str]:
     if repeated := counts.get(job.id, 0):
         yield f"the same as an earlier row asks: {_rows(repeated)}, sent once (--no-dedupe sends each by itself)"
     if reuse:
@@ -153,7 +156,7 @@ def _told(job: Job, counts: dict[int, int], earlier: Sequence[Earlier], *, reuse
             if count := counts.get(one.job.id, 0):
                 yield f"answered by the same request in job {one.job.name}: {_rows(count)}, not sent again"
         if not counts.keys() - {job.id}:
-            yield "no earlier job has an answer to one of these requests: same provider, model, settings and text"
+            yield _why_nothing(job, others)
         return
     best = max(earlier, key=lambda one: one.same, default=None)
     if best is not None and best.same * _HINTED_SHARE >= job.rows:
@@ -161,6 +164,18 @@ def _told(job: Job, counts: dict[int, int], earlier: Sequence[Earlier], *, reuse
     waiting = max(earlier, key=lambda one: one.awaited, default=None)
     if waiting is not None and waiting.awaited * _HINTED_SHARE >= job.rows:
         yield f"job {waiting.job.name}, which is not over, asks {_rows(waiting.awaited)} of these as well"
+
+
+def _why_nothing(job: Job, others: Sequence[Job]) -> str:
+    """What differs from the latest job of the same input (CASES.md 34)."""
+    before = next((one for one in reversed(others) if one.input_name == job.input_name and one.id < job.id), None)
+    if before is None:
+        return "no earlier job has an answer to one of these requests"
+    now, then = json.loads(job.task), json.loads(before.task)
+    changed = [key for key in now if now[key] != then.get(key) and key not in ("name", "expected")]
+    changed += ["provider"] if job.profile != before.profile else []
+    what = f"other {', '.join(changed)}" if changed else "none of its rows with an answer asks the same"
+    return f"nothing of job {before.name} is reused: {what}"
 
 
 def _rows(count: int) -> str:

@@ -123,14 +123,16 @@ def _told(connection: Connection, job_id: int, source: int, count: int) -> str:
 
 def follow(connection: Connection, job_id: int, first: int = 0, last: int = _LAST_ROW) -> None:
     """following -> the final state of their leader, for rows whose leader, from `first` to `last`, has one now."""
+    if not connection.execute(text("SELECT following FROM job WHERE id = :job"), {"job": job_id}).scalar():
+        return
     keys = {"job": job_id, "first": first, "last": last}
     chosen = "source_job = :job AND r.source_row >= :first AND r.source_row <= :last AND r.state = 'following'"
     counts = text(
         "SELECT l.outcome, coalesce(x.error_code, ''), count(*), "
         "min(CASE WHEN l.outcome = 'succeeded' THEN NULL ELSE x.error END) FROM request r "
-        "JOIN request l ON l.job_id = r.job_id AND l.row = r.source_row "
+        "CROSS JOIN request l "  # in this order: SQLite would look for followers of each row of the batch
         "LEFT JOIN result x ON x.job_id = l.job_id AND x.row = l.row AND x.batch_id = l.batch_id "
-        f"WHERE r.{chosen} AND r.job_id = :job AND {_FINAL} GROUP BY 1, 2"
+        f"WHERE r.{chosen} AND r.job_id = :job AND l.job_id = :job AND l.row = r.source_row AND {_FINAL} GROUP BY 1, 2"
     )
     found = connection.execute(counts, keys).all()
     if not found:

@@ -69,23 +69,27 @@ def test_in_parquet_and_csv_the_counts_are_the_same(answered: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "told"),
     [
-        ("model: small", "model: gpt-x"),
-        ("good or bad?", "good or bad ?"),
-        ("[good, bad]", "[bad, good]"),
-        ("[good, bad]", "[good, bad, fair]"),
-        ("max_output_tokens: 5", "max_output_tokens: 6"),
-        ("max_output_tokens: 5", "max_output_tokens: 5\nparams: {temperature: 0}"),
-        ("max_output_tokens: 5", "max_output_tokens: 5\nprovider_params: {seed: 1}"),
-        ("max_output_tokens: 5", "max_output_tokens: 5\nsystem: Be brief."),
-        ("model: small", "kind: responses\nmodel: small"),
+        ("model: small", "model: gpt-x", "model"),
+        ("good or bad?", "good or bad ?", "prompt"),
+        ("[good, bad]", "[bad, good]", "output"),
+        ("[good, bad]", "[good, bad, fair]", "output"),
+        ("max_output_tokens: 5", "max_output_tokens: 6", "max_output_tokens"),
+        ("max_output_tokens: 5", "max_output_tokens: 5\nparams: {temperature: 0}", "params"),
+        ("max_output_tokens: 5", "max_output_tokens: 5\nprovider_params: {seed: 1}", "provider_params"),
+        ("max_output_tokens: 5", "max_output_tokens: 5\nsystem: Be brief.", "system"),
+        ("model: small", "kind: responses\nmodel: small", "kind"),
     ],
 )
-def test_nothing_is_reused_across_a_change_that_may_alter_the_answer(answered: Shell, old: str, new: str) -> None:
+def test_case_34_nothing_is_reused_across_a_change_that_may_alter_the_answer(
+    answered: Shell, old: str, new: str, told: str
+) -> None:
     assert old in TASK
     Path("changed.yaml").write_text(TASK.replace(old, new), encoding="utf-8")
-    assert reused(answered, task="changed.yaml") == 0
+    done = answered.ok("submit", "changed.yaml", "rows.jsonl", *TO, "--reuse", "--no-tick")
+    assert f"nothing of job moods-1 is reused: other {told}\n" in done.err
+    assert answered.ok("status", "moods-2", "--json").json["jobs"][0]["reused"] == 0
 
 
 def test_nothing_is_reused_from_another_address(answered: Shell) -> None:
@@ -95,12 +99,12 @@ def test_nothing_is_reused_from_another_address(answered: Shell) -> None:
     assert reused(answered, "--provider", "renamed") == 4
 
 
-def test_what_alters_no_request_alters_nothing(answered: Shell) -> None:
+def test_case_34_what_alters_no_request_alters_nothing(answered: Shell) -> None:
     Path("named.yaml").write_text(TASK.replace("moods", "tempers") + "expected: gold\n", encoding="utf-8")
     assert reused(answered, task="named.yaml", name=write("other.jsonl", TEXTS[::-1], gold="good")) == 4
 
 
-def test_new_rows_alone_are_sent_and_the_log_says_why(answered: Shell) -> None:
+def test_case_34_new_rows_alone_are_sent_and_the_log_says_why(answered: Shell) -> None:
     write("more.jsonl", [*TEXTS, "new", "new"])
     done = answered.ok("submit", "task.yaml", "more.jsonl", *TO, "-o", "more.out.jsonl", "--reuse", "--wait")
     assert "answered by the same request in job moods-1: 4 rows, not sent again" in done.err
