@@ -99,8 +99,8 @@ def insert_many(connection: Connection, table: Table, names: Sequence[str], rows
 
 def execute_many(
     connection: Connection, compiled: Compiled, names: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
-    """Run a compiled statement for each row of values in the order of `names`, its parameters."""
+) -> int:
+    """Run a compiled statement for each row of values in the order of `names`, its parameters. Returns rows changed."""
     places = getattr(compiled, "positiontup", None)
     values: list[Any]
     if places is None:  # a driver that wants names
@@ -110,8 +110,7 @@ def execute_many(
     else:
         chosen = itemgetter(*map(names.index, places))
         values = [chosen(row) for row in rows]
-    if values:
-        connection.exec_driver_sql(str(compiled), values)
+    return connection.exec_driver_sql(str(compiled), values).rowcount if values else 0
 
 
 def _sqlite(path: Path) -> Engine:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from sqlalchemy import Connection, text
 
-from batchctl_store.database import Database
+from batchctl_store.database import Database, execute_many
 from batchctl_store.jobs import add_event
 from batchctl_store.records import Mark, StoreError
 from batchctl_store.tallies import add_to_tally, recount
@@ -65,7 +65,10 @@ class Sources:
     def _follow(self, connection: Connection, job_id: int, marks: Sequence[Mark]) -> None:
         if not marks:
             return
-        count = connection.execute(_FOLLOW, [mark._asdict() | {"job": job_id} for mark in marks]).rowcount
+        rows = ((job_id, mark.row, mark.source_row) for mark in marks)
+        count = execute_many(
+            connection, _FOLLOW.compile(dialect=connection.dialect), ("job", "row", "source_row"), rows
+        )
         if count != len(marks):
             raise StoreError(f"only {count} of {len(marks)} rows can follow another one")
         connection.execute(
@@ -76,10 +79,10 @@ class Sources:
     def _take(self, connection: Connection, job_id: int, marks: Sequence[Mark]) -> None:
         if not marks:
             return
-        values = [
-            {"job": job_id, "row": mark.row, "source_job": mark.job, "source_row": mark.source_row} for mark in marks
-        ]
-        copied, taken = (connection.execute(statement, values).rowcount for statement in (_COPY, _TAKE))
+        names = ("job", "row", "source_job", "source_row")
+        values = [(job_id, *mark) for mark in marks]
+        compiled = (statement.compile(dialect=connection.dialect) for statement in (_COPY, _TAKE))
+        copied, taken = (execute_many(connection, statement, names, values) for statement in compiled)
         if copied != len(marks) or taken != len(marks):
             raise StoreError("an earlier job, whose answers are to be reused, was changed meanwhile: submit once more")
         codes = text(
