@@ -75,6 +75,7 @@ class Joiner:
         self.added = answer_columns(self.task, job.columns)
         self.accounting = Accounting()
         self._read = reader_of(self.task)
+        self._gold = self.task.gold(job.columns)
 
     def all(self) -> Iterator[Joined]:
         """Every row in input order. Raises StoreError at the end where they are not as many as were taken in."""
@@ -103,9 +104,9 @@ class Joiner:
             "batch": None if batch is None else f"b{batch}",
         }
         value = answer if succeeded else None  # half an answer is no answer: it stays in the store
-        if self.task.expected is not None and succeeded:
+        if self._gold is not None and succeeded and (right := _right_answers(raw, self._gold)):
             counted.judged += 1
-            counted.correct += _gold(raw, self.task.expected) == answer
+            counted.correct += answer in right
         if self._read is not None and value is not None:
             value = self._read(value)
         return Joined(number, raw, value, account, stored)
@@ -121,6 +122,8 @@ def _reason(code: str | None, error: str | None) -> str | None:
     return error or code
 
 
-def _gold(raw: bytes, column: str) -> str | None:
+def _right_answers(raw: bytes, column: str) -> list[str]:
+    """Every answer that would be right: a cell may list several; none where it is empty."""
     value = json.loads(raw).get(column)
-    return value if value is None or isinstance(value, str) else str(value)
+    values = value if isinstance(value, list) else [value]
+    return [one if isinstance(one, str) else str(one) for one in values if one is not None]

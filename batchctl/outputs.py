@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, Protocol, Self
 
 from batchctl.columns import ColumnType, Vectors
 from batchctl.errors import UsageError
-from batchctl.rowjson import parse_object, to_json
+from batchctl.rowjson import escape_separators, parse_object, to_json
 
 Format = Literal["jsonl", "csv", "tsv", "parquet", "openai"]
 FORMATS: Mapping[Format, str] = {
@@ -33,7 +33,6 @@ FORMATS: Mapping[Format, str] = {
 SUFFIXES = tuple(dict.fromkeys(FORMATS.values()))
 _OF_SUFFIX: Mapping[str, Format] = {suffix: name for name, suffix in FORMATS.items() if name != "openai"}
 _BUFFER = 1024 * 1024  # bytes
-_LINE_END_LIKE = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 
 
 Announce = Callable[[str], None]
@@ -216,11 +215,7 @@ def jsonl_line(raw: bytes, extra: Mapping[str, Any]) -> bytes:
     """One row of JSONL with its line end."""
     opened = raw[:-1].rstrip()  # without its closing brace
     comma = b"" if opened == b"{" else b","
-    line = opened + comma + to_json(extra)[1:] + b"\n" if extra else raw + b"\n"
-    if not line.isascii():
-        for character, escape in _LINE_END_LIKE.items():
-            line = line.replace(character, escape)
-    return line
+    return escape_separators(opened + comma + to_json(extra)[1:] + b"\n" if extra else raw + b"\n")
 
 
 class _CsvWriter(FileWriter):

@@ -148,6 +148,8 @@ class _Received:
 
     def _sort(self) -> None:
         batches = self._engine.store.batches.load(job_id=self._job.id)
+        if self._engine.adapter(self._job.profile).capabilities.wire != "openai":
+            batches = []  # lines of another shape: all are put together from the store
         found = [(batch, names) for batch in batches if (names := self._files(batch))]
         size = sum(self._size(name) for _, names in found for name in names)
         parts = min(_MOST_PARTS, size // _PART_BYTES + 1)
