@@ -16,6 +16,7 @@ from batchctl.outputs import FORMATS, Format
 from batchctl.picking import Pick, condition
 from batchctl_store.records import CLOSED, Batch, Job, StoreError
 
+LOOK_S = 1.0  # of the machine's clock, between two looks at a job that is followed
 _CHUNK = 1_000  # rows looked up at a time
 
 

@@ -99,7 +99,7 @@ def main(args: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except Exception as error:
-        from batchctl.cli.failures import explain
+        from batchctl.failures import explain
 
         failure = explain(error)
         if failure is None or os.environ.get("BATCHCTL_DEBUG"):  # a defect of our own keeps its traceback

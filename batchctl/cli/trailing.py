@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from batchctl.picking import Pick
     from batchctl_store.records import Job
 
-LOOK_S = 1.0  # of the machine, between two looks at the store
 _HELD = 256  # lines written at once
 
 
@@ -51,7 +50,7 @@ def trail(
     engine: Engine, job: Job, pick: Pick, target: Path | None, format: Format | None
 ) -> tuple[int | None, Accounting]:
     """Write the job's rows as they become final. Returns 6 where a person is needed (else None), and the accounting."""
-    from batchctl.delivery import Followed
+    from batchctl.delivery import LOOK_S, Followed
     from batchctl.outputs import check_output, format_of, jsonl_line
 
     if (format or (format_of(target) if target else None) or "jsonl") != "jsonl":
@@ -83,10 +82,8 @@ def trail(
 
 
 def _needs_person(job: Job) -> str | None:
-    from batchctl.cli import verdict
+    from batchctl import verdict
     from batchctl.cli.reading import read
 
     reading = read()
-    row = reading.job(str(job.id))
-    account = next((one for one in reading.views.accounts() if one["name"] == row["account"]), None)
-    return verdict.needs_person(row, reading.views.batches(job.id), account)
+    return verdict.reason(reading, reading.job(str(job.id)))
