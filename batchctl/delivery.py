@@ -80,12 +80,12 @@ class Followed:
         """The rows meant. `idle` is called where there is nothing new: it sleeps, or raises to end it."""
         while True:
             job = self._engine.store.jobs.get(self._job.id)
-            if job.finished_at is not None:
-                yield from self._rest(self._joiner_of_all())
-                return
             if job.final_rows != self._seen:
                 yield from self._news(job)
                 self._seen = job.final_rows
+            if job.finished_at is not None:
+                yield from self._rest(self._joiner_of_all())
+                return
             idle()
 
     @property
@@ -107,10 +107,11 @@ class Followed:
 
     def _news(self, job: Job) -> Iterator[Joined]:
         told = self._count()
-        for batch in self._engine.store.batches.load(job_id=job.id):
-            if batch.state in CLOSED and batch.id not in self._read:
-                yield from self._of_batch(batch)
-                self._read.add(batch.id)
+        batches = self._engine.store.batches.load(job_id=job.id)
+        closed = [batch for batch in batches if batch.state in CLOSED and batch.id not in self._read]
+        for batch in sorted(closed, key=lambda batch: batch.updated_at):
+            yield from self._of_batch(batch)
+            self._read.add(batch.id)
         if self._count() - told < job.final_rows - self._seen:  # rows that were in no batch, or a late answer
             yield from self._meant(row for row in Joiner(self._engine, job).all() if row.is_final)
 

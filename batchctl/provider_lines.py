@@ -94,7 +94,7 @@ class _Ids:
             again += len(found) - len(set(found))
         if not again:
             return []
-        return [f"{again:,} rows have a {self._column} that another row has too: their lines have the same custom_id"]
+        return [f"{self._column} repeats a value {again:,} times: those lines have the custom_id of another"]
 
 
 def _text(cell: Any) -> str:
