@@ -19,7 +19,7 @@ from batchctl.cli.targets import Asked, asked_options
     "--output",
     "target",
     type=click.Path(path_type=Path),
-    help="Where the result is merged to (.csv, .jsonl or .parquet).",
+    help="Where the result is merged to (.csv, .tsv, .jsonl or .parquet).",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
