@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A provider of OpenAI's Files and Batches wire on the loopback, that answers at once and counts what it was sent.
 
-provider.py FOLDER [--expire-first] [--hold] [--answer-bytes N]
+provider.py FOLDER [--expire-first] [--open N] [--answer-bytes N]
 
 Prints its base URL, serves until its standard input ends. It checks nothing and keeps no promise: it is there to cost as
 little as it can, in a process that is not measured. Nothing but the standard library, so that any Python runs it.
@@ -37,7 +37,6 @@ class Provider:
 
     folder: Path
     expire_first: bool = False
-    hold: bool = False  # batches stay in progress for ever
     answer: str = "1"  # a text, and JSON for who wants that
     counts: Counter[str] = field(default_factory=Counter)
     batches: dict[str, Json] = field(default_factory=dict)
@@ -66,28 +65,13 @@ class Provider:
             late = 1 if self.expire_first and not self.batches else 0
             self.counts.update(batches=1, requests=len(ids))
             now, name = int(time.time()), f"batch_{next(self._numbers)}"
-            status = "in_progress" if self.hold else "expired" if late else "completed"
-            self.batches[name] = {
-                "id": name,
-                "object": "batch",
-                "endpoint": asked["endpoint"],
-                "errors": None,
-                "input_file_id": asked["input_file_id"],
-                "completion_window": asked["completion_window"],
-                "status": status,
-                "output_file_id": None if self.hold else self._answers(ids[: len(ids) - late]),
-                "error_file_id": self._unanswered(ids[len(ids) - late :]) if late else None,
-                "created_at": now,
-                "in_progress_at": now,
-                "expires_at": now + 86_400,
-                "completed_at": now if status == "completed" else None,
-                "expired_at": now if status == "expired" else None,
-                "request_counts": {
-                    "total": len(ids),
-                    "completed": 0 if self.hold else len(ids) - late,
-                    "failed": 0 if self.hold else late,
-                },
-                "metadata": asked.get("metadata"),
+            answered = len(ids) - late
+            self.batches[name] = opened(name, asked) | {
+                "status": "expired" if late else "completed",
+                "output_file_id": self._answers(ids[:answered]),
+                "error_file_id": self._unanswered(ids[answered:]) if late else None,
+                "expired_at" if late else "completed_at": now,
+                "request_counts": {"total": len(ids), "completed": answered, "failed": late},
             }
             return self.batches[name]
 
@@ -136,6 +120,29 @@ class Provider:
         lines = ({"id": "r", "custom_id": one, "response": None, "error": EXPIRED} for one in ids)
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return name
+
+
+def opened(name: str, asked: Json) -> Json:
+    """A batch in progress, in OpenAI's shape."""
+    now = int(time.time())
+    return {
+        "id": name,
+        "object": "batch",
+        "endpoint": asked["endpoint"],
+        "errors": None,
+        "input_file_id": asked["input_file_id"],
+        "completion_window": asked["completion_window"],
+        "status": "in_progress",
+        "output_file_id": None,
+        "error_file_id": None,
+        "created_at": now,
+        "in_progress_at": now,
+        "expires_at": now + 86_400,
+        "completed_at": None,
+        "expired_at": None,
+        "request_counts": {"total": 1, "completed": 0, "failed": 0},
+        "metadata": asked.get("metadata"),
+    }
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -229,12 +236,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--expire-first", action="store_true", help="the first batch expires with one row not run")
-    parser.add_argument("--hold", action="store_true", help="batches stay in progress")
+    parser.add_argument("--open", type=int, default=0, help="so many batches are in progress: batch_open_1 and on")
     parser.add_argument("--answer-bytes", type=int, default=0, help="the length of each answer")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     answer = "x" * options.answer_bytes or "1"
-    server = Server(Provider(options.folder, options.expire_first, options.hold, answer))
+    provider = Provider(options.folder, options.expire_first, answer)
+    asked = {"endpoint": "/v1/chat/completions", "input_file_id": "file-0", "completion_window": "24h"}
+    provider.batches |= {(name := f"batch_open_{n}"): opened(name, asked) for n in range(1, options.open + 1)}
+    server = Server(provider)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}/v1", flush=True)
     sys.stdin.read()
