@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fill a store with many jobs whose batches are all out: crowd.py HOME BASE_URL JOBS BATCHES ROWS [--requests].
 
-Every job has ROWS rows in BATCHES batches, submitted as `batch_open_<n>`, n from 1 over all of them. With --requests each
-row is stored too. Written as SQL: making them through the engine would take hours.
+Every job has ROWS rows in BATCHES batches, submitted as `batch_open_<n>`, n from 1 over all of them. With --requests
+each row is stored too. Written as SQL: making them through the engine would take hours.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def fill(home: Path, url: str, *, jobs: int, batches: int, rows: int, requests: 
             {**values, "count": jobs},
         )
         connection.execute(
-            f"{COUNTING} INSERT INTO batch (id, job_id, ordinal, profile, account, state, first_row, last_row, requests,"
-            " bytes, created_at, updated_at, upload_n, upload_tag, upload_id, uploaded_at, next_poll_at, window_ends_at,"
-            " refusals) SELECT i, (i - 1) / :batches + 1, (i - 1) % :batches + 1, 'bench', 'bench', 'submitted',"
+            f"{COUNTING} INSERT INTO batch (id, job_id, ordinal, profile, account, state, first_row, last_row,"
+            " requests, bytes, created_at, updated_at, upload_n, upload_tag, upload_id, uploaded_at, next_poll_at,"
+            " window_ends_at, refusals) SELECT i, (i - 1) / :batches + 1, (i - 1) % :batches + 1, 'bench', 'bench', 'submitted',"
             " (i - 1) % :batches * :each, (i - 1) % :batches * :each + :each - 1, :each, :each * 500, :now, :now, 1,"
             " :store || '-' || i || '-1', 'file-0', :now, :now, :now + 86400, 0 FROM n",
             {**values, "count": jobs * batches},

@@ -49,7 +49,7 @@ def codes(reading: Reading, jobs: Iterable[Row]) -> dict[int, int]:
     return {
         job["id"]: verdict.of_job(
             job,
-            [] if job["state"] == "finished" else reading.views.batches(job["id"]),
+            [] if job["state"] == "finished" else reading.views.open_batches(job["id"]),
             accounts.get(job["account"]),
             now,
         )

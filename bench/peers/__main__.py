@@ -8,7 +8,7 @@ A tool that cannot be installed here, or ends in an error, is a line that says s
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import os
 import platform
@@ -119,7 +119,7 @@ def main() -> None:
         few = _each(work / "few", rows=FEW)
         all_ = _each(work / "all", rows=options.rows)
         expired = _each(work / "expired", rows=FEW, options=("--expire-first",))
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {datetime.date.today().isoformat()}"
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {dt.datetime.now(dt.UTC):%Y-%m-%d}"
     print(f"{options.rows:,} rows of about 440 bytes, one batch ({machine}):\n")
     print(cost_table(all_, few))
     print(f"\n{FEW} rows, the first batch expires with {FEW - 1} answered:\n")

@@ -3,8 +3,8 @@
 
 provider.py FOLDER [--expire-first] [--open N] [--answer-bytes N]
 
-Prints its base URL, serves until its standard input ends. It checks nothing and keeps no promise: it is there to cost as
-little as it can, in a process that is not measured. Nothing but the standard library, so that any Python runs it.
+Prints its base URL, serves until its standard input ends. It checks nothing and keeps no promise: it is there to cost
+as little as it can, in a process that is not measured. Nothing but the standard library, so that any Python runs it.
 GET /counts tells what came in: `requests` are the lines of all batches that were created.
 """
 
@@ -27,7 +27,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 CHUNK = 1 << 20
-EXPIRED = {"code": "batch_expired", "message": "This request could not be executed before the completion window expired."}
+EXPIRED = {
+    "code": "batch_expired",
+    "message": "This request could not be executed before the completion window expired.",
+}
 Json = dict[str, Any]
 
 

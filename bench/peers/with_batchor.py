@@ -11,7 +11,8 @@ from typing import cast
 def main(rows: str, out: str, url: str, work: str) -> None:
     os.environ["OPENAI_BASE_URL"] = url
     os.environ["OPENAI_API_KEY"] = "sk-none"
-    # Where there is no network tiktoken tries anew at every row to fetch its tables; without it batchor counts characters.
+    # Without a network tiktoken tries anew at every row to fetch its tables; where it is not there, batchor counts
+    # characters.
     sys.modules["tiktoken"] = cast("ModuleType", None)
     import batchor
     from batchor.storage.sqlite import SQLiteStorage

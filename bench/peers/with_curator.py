@@ -41,8 +41,8 @@ def main(rows: str, out: str, url: str, work: str) -> None:
     with open(rows, encoding="utf-8") as lines:
         table = Dataset.from_list([json.loads(line) for line in lines])
     with open(out, "w", encoding="utf-8") as merged:
-        for row in judge(table, working_dir=work).dataset:
-            merged.write(json.dumps(row, ensure_ascii=False) + "\n")
+        answered = judge(table, working_dir=work).dataset
+        merged.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import floor
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from bench import floor
 
 CUT = "----plain"
 

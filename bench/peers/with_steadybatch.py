@@ -25,8 +25,8 @@ def main(rows: str, out: str, url: str, work: str) -> None:
     runner = Runner(provider, "m", checkpoint=Path(work) / "steadybatch.sqlite3", poll_every=0.2)
     answers = {result.key: result.text for result in runner.run(requests).results if result.outcome == "ok"}
     with open(out, "w", encoding="utf-8") as merged:
-        for row in table:
-            merged.write(json.dumps({**row, "answer": answers.get(row["id"])}, ensure_ascii=False) + "\n")
+        rows_out = ({**row, "answer": answers.get(row["id"])} for row in table)
+        merged.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows_out)
 
 
 if __name__ == "__main__":

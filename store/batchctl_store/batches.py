@@ -117,8 +117,8 @@ class Batches:
     ) -> list[Batch]:
         """Batches with their submissions, in the order they were planned.
 
-        `among` are at most `CHUNK` numbers of batches. `open_at` leaves out closed ones, but for those with a late submission to collect or an absent one that is
-        still watched for at that time.
+        `among` are at most `CHUNK` numbers of batches. `open_at` leaves out closed ones, but for those with a late
+        submission to collect or an absent one that is still watched for at that time.
         """
         query = select(BATCH).order_by(BATCH.c.id)
         if job_id is not None:

@@ -67,7 +67,7 @@ def test_no_look_at_a_job_reads_its_rows(look: str, tmp_path: Path, monkeypatch:
         return sqlite3.SQLITE_OK
 
     def watched(*args: Any, **settings: Any) -> sqlite3.Connection:
-        connection = connect(*args, **settings)
+        connection: sqlite3.Connection = connect(*args, **settings)
         connection.set_authorizer(note)
         return connection
 
