@@ -40,7 +40,8 @@ def fill(home: Path, url: str, *, jobs: int, batches: int, rows: int, requests: 
         connection.execute(
             f"{COUNTING} INSERT INTO batch (id, job_id, ordinal, profile, account, state, first_row, last_row,"
             " requests, bytes, created_at, updated_at, upload_n, upload_tag, upload_id, uploaded_at, next_poll_at,"
-            " window_ends_at, refusals) SELECT i, (i - 1) / :batches + 1, (i - 1) % :batches + 1, 'bench', 'bench', 'submitted',"
+            " window_ends_at, refusals)"
+            " SELECT i, (i - 1) / :batches + 1, (i - 1) % :batches + 1, 'bench', 'bench', 'submitted',"
             " (i - 1) % :batches * :each, (i - 1) % :batches * :each + :each - 1, :each, :each * 500, :now, :now, 1,"
             " :store || '-' || i || '-1', 'file-0', :now, :now, :now + 86400, 0 FROM n",
             {**values, "count": jobs * batches},
