@@ -76,8 +76,8 @@ def _remark(spent: Spent, log: Path) -> str:
 
 def cost_table(lines: Sequence[Line], few: Sequence[Line]) -> str:
     """Markdown: what each tool took for all rows, and for a few."""
-    names = ("tool", "version", "CPU s", f"CPU s, {FEW} rows", "wall s", "peak RSS MB", "requests sent", "rows answered")
-    head = f"| {' | '.join(names)} | remark |"
+    work = f"CPU s | CPU s, {FEW} rows | wall s | peak RSS MB | requests sent | rows answered"
+    head = f"| tool | version | {work} | remark |"
     rows = [
         f"| {one.tool} | {one.version} | {one.spent.cpu_s:.1f} | {start.spent.cpu_s:.1f} | {one.spent.wall_s:.1f} "
         f"| {one.spent.rss_mb:.0f} | {one.sent:,} | {one.answered:,} of {one.given:,} | {one.remark} |"
