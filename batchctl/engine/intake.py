@@ -6,13 +6,14 @@ import hashlib
 import json
 import re
 import secrets
-from array import array
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchctl.engine.context import ID_WIDTH, Engine
 from batchctl.engine.locks import lives, ownership
+from batchctl.engine.numbers import Numbers
 from batchctl.engine.plan import INPUTS, plan_rows
 from batchctl.engine.prepare import preparer
 from batchctl.errors import InputError, UsageError
@@ -43,6 +44,22 @@ class Order:
     again: bool = False
 
 
+class Groups:
+    """The group of each row, where rows have any: few names for many rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.names: dict[str, int] = {}
+        self._rows = Numbers(folder)
+
+    def add(self, group: str) -> None:
+        """That of the next row."""
+        self._rows.append(self.names.setdefault(group, len(self.names)))
+
+    def __iter__(self) -> Iterator[str]:
+        names = list(self.names)
+        return (names[number] for number in self._rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """An input that was read whole and is in the spool."""
@@ -52,9 +69,9 @@ class Taken:
     kind: Kind
     input_hash: str  # of the requests and the columns' names: the order of a row's keys makes no other job (case 34)
     columns: tuple[str, ...]
-    sizes: array[int]  # bytes of each row's body
+    sizes: Numbers  # bytes of each row's body
     envelope: int  # bytes of each line besides its body
-    groups: list[str | None] | None  # of each row; None: all rows may share a batch
+    groups: Groups
 
 
 def create_job(engine: Engine, order: Order) -> Job:
@@ -83,7 +100,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         table = open_table(table, format=order.input_format)
     prepare = preparer(order.task, profile, adapter)
     folder = f"jobs/{secrets.token_hex(8)}"
-    sizes, groups = array("Q"), list[str | None]()
+    sizes, groups = Numbers(engine.home), Groups(engine.home)
     several = len(table.sources) > 1
     spool = engine.spool
     try:
@@ -103,7 +120,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
                 lines.append(f"{row.line} of {row.file}".encode() if several else b"%d" % row.line)
                 sizes.append(len(body))
                 if group is not None:
-                    groups.append(group)
+                    groups.add(group)
             for problem in prepare.problems():
                 raise problem
             columns = prepare.columns(table.columns)
@@ -115,7 +132,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         rendered = read.sha256
     envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}", kind=prepare.kind)) - 2
     hashed = _digest([rendered, sorted(columns)])
-    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups or None)
+    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups)
 
 
 def check_expected(task: Task, table: Table) -> None:
@@ -126,7 +143,7 @@ def check_expected(task: Task, table: Table) -> None:
 
 def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: str) -> Job:
     now, store, table = engine.clock.now(), engine.store, taken.table
-    model = model_of(order.task, profile) or ", ".join(sorted({group for group in taken.groups or () if group}))
+    model = model_of(order.task, profile) or ", ".join(sorted(taken.groups.names))
     new = NewJob(
         stem=_stem(order, table),
         task=order.task.model_copy(update={"kind": taken.kind}).model_dump_json(),
@@ -155,7 +172,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
             hint=f"look at it with `batchctl status {same.name}`, or submit it once more with --again",
         ) from same
     try:
-        store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), taken.groups)
+        store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), iter(taken.groups))
         plan_rows(engine, job)
         store.jobs.update(job.id, now=engine.clock.now(), event="ready to be sent", ready_at=engine.clock.now())
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,7 @@ class _Scale:
             what = f"the row has {texts:,} texts, the limit is {measure.most:,}"
             raise InputError(row.file, row.line, what, hint="split it into several rows")
         if prepared.group not in self._groups:
-            self._groups[prepared.group] = Group.empty(counted=measure.most is not None)
+            self._groups[prepared.group] = Group.empty(Path(tempfile.gettempdir()), counted=measure.most is not None)
         self._groups[prepared.group].add(row.number, size, texts)
 
     def batches(self) -> list[tuple[int, int]]:

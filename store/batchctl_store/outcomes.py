@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, text, update
 
 from batchctl_store import models
 from batchctl_store.batches import move, settle
-from batchctl_store.database import Database
+from batchctl_store.database import Database, execute_many
 from batchctl_store.jobs import JOB, add_event
 from batchctl_store.records import Batch, BatchState, RowResult, Submission, SubmissionState
 
@@ -25,6 +26,7 @@ _UPSERT = (
     values=", ".join(f":{name}" for name in RESULT_FIELDS),
     sets=", ".join(f"{name} = excluded.{name}" for name in RESULT_FIELDS if name != "row"),
 )
+_STAGED = ("job_id", "batch_id", *RESULT_FIELDS)
 _HELD = "job_id = :job AND row BETWEEN :first AND :last AND batch_id = :batch AND state = 'assigned'"
 
 
@@ -36,19 +38,14 @@ class Outcomes:
 
     def stage(self, batch: Batch, results: Iterable[RowResult]) -> None:
         """Write results down without giving them to their rows yet; may be repeated, the first success stays."""
-        statement = text(_UPSERT)
+        values = attrgetter(*RESULT_FIELDS)
         iterator = iter(results)
         while chunk := _up_to(iterator, rows=2_000, chars=4_000_000):
             chunk.sort(key=lambda result: result.row)  # in the order of the table, whatever order they came in
             with self._db.begin() as connection:
-                connection.execute(
-                    statement,
-                    [
-                        {"job_id": batch.job_id, "batch_id": batch.id}
-                        | {name: getattr(result, name) for name in RESULT_FIELDS}
-                        for result in chunk
-                    ],
-                )
+                compiled = text(_UPSERT).compile(dialect=connection.dialect)
+                rows = ((batch.job_id, batch.id, *values(result)) for result in chunk)
+                execute_many(connection, compiled, _STAGED, rows)
 
     def collect(
         self,

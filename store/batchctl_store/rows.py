@@ -6,14 +6,14 @@ Every change is a statement over a range of rows, never one object or one commit
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, text, update
 
 from batchctl_store import models
 from batchctl_store.batches import Batches, move
-from batchctl_store.database import Database
+from batchctl_store.database import Database, insert_many
 from batchctl_store.jobs import JOB, add_event
 from batchctl_store.outcomes import RESULT_FIELDS, add_to_tally
 from batchctl_store.records import (
@@ -30,6 +30,7 @@ RESULT = models.metadata.tables["result"]
 TALLY = models.metadata.tables["tally"]
 
 CHUNK = 5_000
+_NEW_ROW = ("job_id", "row", "state", "size", "attempts", "group_key")
 
 
 class Rows:
@@ -39,22 +40,16 @@ class Rows:
         self._db = database
         self._batches = batches
 
-    def add(self, job_id: int, sizes: Iterable[tuple[int, int]], groups: Sequence[str | None] | None = None) -> None:
+    def add(self, job_id: int, sizes: Iterable[tuple[int, int]], groups: Iterable[str | None] = ()) -> None:
         """Store rows as pending: (row, measured bytes of its line), in commits of some thousands.
 
-        `groups` has each row's group; a batch never mixes them. None: all rows are of one.
+        `groups` has each row's group; a batch never mixes them. Without it all rows are of one.
         """
-        statement = insert(REQUEST)
-        iterator = iter(sizes)
+        state, iterator = RequestState.PENDING.value, zip_longest(sizes, groups)
         while chunk := list(islice(iterator, CHUNK)):
             with self._db.begin() as connection:
-                values: list[dict[str, Any]] = [
-                    {"job_id": job_id, "row": row, "state": RequestState.PENDING.value, "size": size, "attempts": 0}
-                    for row, size in chunk
-                ]
-                if groups is not None:
-                    values = [{**value, "group_key": groups[value["row"]]} for value in values]
-                connection.execute(statement, values)
+                values = ((job_id, row, state, size, 0, group) for (row, size), group in chunk)
+                insert_many(connection, REQUEST, _NEW_ROW, values)
 
     def pending(self, job_id: int) -> Iterator[tuple[int, int, str | None]]:
         """(row, size, group) of every pending row, in input order."""
@@ -64,8 +59,7 @@ class Rows:
             .order_by(REQUEST.c.row)
         )
         with self._db.read() as connection:
-            for found in connection.execute(query.execution_options(yield_per=10_000)):
-                yield found.row, found.size, found.group_key
+            yield from connection.execute(query.execution_options(yield_per=5_000))
 
     def fail_unsent(self, job: Job, rows: Sequence[int], *, now: float, code: str, message: str) -> None:
         """pending -> failed for rows that cannot be sent at all (too large alone)."""

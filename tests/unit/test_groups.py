@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ class _Engine:
 
     def __init__(self, store: Repository, limits: Limits) -> None:
         self.store, self._limits, self.clock = store, limits, self
+        self.home = Path(tempfile.gettempdir())
 
     def limits(self, _: Job) -> Limits:
         return self._limits
