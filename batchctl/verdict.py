@@ -66,7 +66,7 @@ def codes(reading: Reading, jobs: Iterable[Row]) -> dict[int, int]:
     return {
         job["id"]: of_job(
             job,
-            [] if job["state"] == "finished" else reading.views.batches(job["id"]),
+            [] if job["state"] == "finished" else reading.views.open_batches(job["id"]),
             accounts.get(job["account"]),
             now,
         )
@@ -79,4 +79,4 @@ def reason(reading: Reading, job: Row) -> str | None:
     if job["state"] == "finished":
         return None
     account = next((found for found in reading.views.accounts() if found["name"] == job["account"]), None)
-    return needs_person(job, reading.views.batches(job["id"]), account)
+    return needs_person(job, reading.views.open_batches(job["id"]), account)
