@@ -106,6 +106,16 @@ class Sources:
         with self._db.read() as connection:
             yield from (Mark(*found) for found in connection.execute(query, {"job": job_id}))
 
+    def of(self, job_id: int, row: int) -> Mark | None:
+        """Where one row has its answer from; None where it was sent itself."""
+        query = text(
+            "SELECT row, source_job, source_row FROM request WHERE job_id = :job AND row = :row "
+            "AND source_row IS NOT NULL"
+        )
+        with self._db.read() as connection:
+            found = connection.execute(query, {"job": job_id, "row": row}).first()
+        return None if found is None else Mark(*found)
+
     def usable(self, job_id: int) -> Iterator[tuple[int, bool]]:
         """(row, answered) of rows with an answer to be taken, and of rows that may still get one."""
         query = text(
