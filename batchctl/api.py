@@ -45,6 +45,8 @@ class JobStatus:
     rows: int
     succeeded: int
     failed: int
+    repeated: int  # rows that ask the same as another: sent once
+    reused: int  # rows with the answer of an earlier job
     batches: int
     open_batches: int
     batches_in_doubt: int

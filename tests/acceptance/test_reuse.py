@@ -156,3 +156,31 @@ def test_ready_made_requests_are_sent_once_and_reused(shell: Shell) -> None:
     rows = {row["custom_id"]: row for path in ("a.out.jsonl", "b.out.jsonl") for row in rows_of(path)}
     assert rows["1"]["answer"] == rows["3"]["answer"] and rows["2"]["answer"] == rows["9"]["answer"]
     assert {row["outcome"] for row in rows.values()} == {"succeeded"}
+
+
+def test_show_says_whose_answer_a_row_has(answered: Shell) -> None:
+    write("more.jsonl", [*TEXTS, "new", "new"])
+    answered.ok("submit", "task.yaml", "more.jsonl", *TO, "-o", "more.out.jsonl", "--reuse", "--wait")
+    found = answered.ok("show", "moods-1", "3", "--json").json
+    assert (found["source_job"], found["source_row"], found["attempts"]) == ("moods-1", 1, [])
+    assert found["answer"] == answered.ok("show", "moods-1", "1", "--json").json["answer"] is not None
+    assert answered.ok("show", "moods-1", "1", "--json").json["source_job"] is None
+    assert "none: it has the answer of row 1, which asks the same" in answered.ok("show", "moods-1", "3").out
+    told = answered.ok("show", "moods-2", "4").out
+    assert "none: it has the answer of row 4 of job moods-1, which asks the same" in told and "not sent itself" in told
+
+
+def test_rows_are_followed_with_those_that_ask_the_same(answered: Shell) -> None:
+    rows = answered.ok("results", "moods-1", "--follow").out.split("\n")[:-1]
+    assert [json.loads(row)["id"] for row in rows] == [0, 1, 2, 3]
+    lines = answered.ok("results", "moods-1", "--format", "openai", "-o", "lines.jsonl")
+    assert lines.code == 0 and len(rows_of("lines.jsonl")) == 4
+
+
+def test_python_dedupes_and_reuses(answered: Shell) -> None:
+    import batchctl.api as batchctl
+
+    name = batchctl.submit("task.yaml", "rows.jsonl", provider="rehearsal", reuse=True)
+    assert name == "moods-2" and batchctl.status(name).reused == 4
+    name = batchctl.submit("task.yaml", "rows.jsonl", provider="rehearsal", dedupe=False, again=True, tick=False)
+    assert batchctl.status(name).repeated == 0

@@ -75,6 +75,8 @@ def test_a_collection_gives_followers_what_their_leader_gets(store: Repository) 
     assert [found[row][3:9] for row in (0, 3)] == [(1, 1, "yes", "stop", 10, 2), (0, None, "yes", "stop", 0, 0)]
     assert [found[row][1] for row in (1, 8)] == ["pending", "following"]
     assert found[7][1:5] + found[7][-2:] == ("failed", "errored", 0, None, "bad", "400: no")
+    told = [row[0] for row in store.rows.final_of(store.batches.get(batch.id))]
+    assert told == [0, 2, 4, 5, 6, 3, 7, 9], "those that follow come behind"
     sums(store, job.id)
     job = store.jobs.get(job.id)
     assert (job.following, job.pending_rows) == (1, 1)
