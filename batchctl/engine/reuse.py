@@ -37,6 +37,8 @@ class Earlier:
 
     def state(self, row: int) -> int:
         """One of `_UNKNOWN`, `_ANSWERED`, `_AWAITED`."""
+        if self.job.ready_at is None:  # being taken in by another process
+            return _AWAITED
         if self._rows is None:
             self._rows = bytearray(self.job.rows)
             for found, answered in self.engine.store.sources.usable(self.job.id):
@@ -72,10 +74,10 @@ def _keys(engine: Engine, job: Job, stack: ExitStack) -> StoredKeys | None:
 
 
 def _earlier(engine: Engine, job: Job, own: StoredKeys, stack: ExitStack, most: int) -> list[Earlier]:
-    """Jobs that may have the same requests, the latest first."""
+    """Jobs that may have the same requests, the latest first. Of two that are taken in at once, one is the earlier."""
     found: list[Earlier] = []
     for other in reversed(engine.store.jobs.all()):
-        if other.id == job.id or other.ready_at is None:
+        if other.id >= job.id:
             continue
         with ExitStack() as opened:
             keys = _keys(engine, other, opened)

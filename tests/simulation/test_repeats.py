@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchctl.engine import wishes
+from batchctl.engine.locks import ownership
 from batchctl.errors import UsageError
 from batchctl_adapters.base import Outcome
 from batchctl_store.records import BatchState
 from tests.simulation.faults import HOUR, MINUTE, Faults
 from tests.simulation.invariants import thorough
-from tests.simulation.world import Killed, Process, World, Worlds
+from tests.simulation.world import START, Killed, Process, World, Worlds
 
 TEXTS = ["one", "two", "one", "three", "one", "two"]
 
@@ -125,6 +126,18 @@ def test_what_an_open_job_waits_for_is_not_paid_for_twice(world: World) -> None:
     assert f"batchctl wait {job.name}" in (refused.value.hint or "")
     assert [one.id for one in world.store.jobs.all()] == [job.id]
     assert not [name for name in world.engine.spool.names("jobs/") if not name.startswith(job.spool)]
+    world.run()
+
+
+def test_of_two_submits_at_once_the_later_one_does_not_pay_again(world: World) -> None:
+    job = world.submit(3)
+    with ownership(world.engine.locks) as other:
+        database = world.store.jobs._db
+        for values in (f"NULL, owner = '{other.name}'", str(START)):
+            with database.begin() as connection:
+                connection.exec_driver_sql(f"UPDATE job SET ready_at = {values} WHERE id = {job.id}")
+            with pytest.raises(UsageError, match="asks 2 rows of these as well"):
+                world.submit(3, job="b", texts=[*world.rows_of("a", 3)[:2], "new"], reuse=True)
     world.run()
 
 
