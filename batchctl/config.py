@@ -37,7 +37,7 @@ class Settings:
     provider: str | None = None  # the default profile's name
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     key_files: Mapping[str, Path] = field(default_factory=dict)  # by profile
-    retention: Retention = Retention()
+    retention: Retention = field(default_factory=Retention)
 
 
 def load_settings(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:

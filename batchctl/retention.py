@@ -1,4 +1,4 @@
-"""What is kept, and how long: `[retention]` in batchctl.toml (docs/retention.md). Plain data: reading it costs nothing."""
+"""What is kept, and how long: `[retention]` in batchctl.toml (docs/retention.md). Plain data, read at no cost."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ def results(job: str, target: Path | None, force: bool, partial: bool, as_json: 
     The accounting goes to stderr: rows in = sum of the outcomes.
     """
     from batchctl.cli import passes
+    from batchctl.engine.cleaning import wrote_whole
     from batchctl.merge import write_results
 
     on_interrupt("no file was written; nothing is lost")
@@ -53,6 +54,7 @@ def results(job: str, target: Path | None, force: bool, partial: bool, as_json: 
             )
         if target is not None:
             accounting = write_results(engine, found, target)
+            wrote_whole(engine, found, str(target))
         else:
             with tempfile.TemporaryDirectory(dir=engine.home) as folder:
                 whole = Path(folder) / "rows.jsonl"

@@ -38,7 +38,7 @@ class Engine:
     owner: str = ""
     notes: list[str] = field(default_factory=list)
     opened: list[BatchAdapter] = field(default_factory=list)  # adapters that were used, to be closed
-    retention: Retention = Retention()
+    retention: Retention = field(default_factory=Retention)
 
     def close(self) -> None:
         """Give connections back, to providers and to the database."""

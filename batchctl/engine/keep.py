@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 
 _KINDS = {"rows": Kind.INPUT, "results": Kind.RESULTS, "quarantine": Kind.STRAY}
-_RENDERED = ("bodies", "lines", INPUTS)
+RENDERED = ("bodies", "lines", INPUTS)
 
 
 def kind_of_object(name: str, folder: str) -> Kind:
@@ -105,6 +105,8 @@ def trim(engine: Engine, job: Job, gone: Gone) -> None:
     These stay as they are, byte for byte, at their line: rendering the rows anew could come out differently, because
     an image, the profile or batchctl itself may have changed meanwhile. Answered rows are never sent again.
     """
+    if not engine.store.keeping.is_at_rest(job, now=engine.clock.now()):
+        return  # a retry was asked for meanwhile
     before = _by_kind(engine, job)
     for part in ("results", "quarantine"):
         engine.spool.drop(f"{job.spool}/{part}")
@@ -124,7 +126,7 @@ def _keep_retriable(engine: Engine, job: Job) -> int:
     wanted, rows = tee(engine.store.keeping.may_be_retried(job.id))
     name, kept, end = f"{job.spool}/bodies", 0, 0
     if next(wanted, None) is None:
-        for part in _RENDERED:
+        for part in RENDERED:
             engine.spool.delete(f"{job.spool}/{part}")
         return 0
     with engine.spool.reader(name) as reader, engine.spool.writer(name) as writer:

@@ -20,7 +20,7 @@ BATCH = models.metadata.tables["batch"]
 
 _CLOSED = ", ".join(f"'{state}'" for state in sorted(CLOSED))
 _AWAITED = ", ".join(f"'{state}'" for state in sorted(LIVE_SUBMISSIONS | {SubmissionState.OPEN}))
-_NEEDED = f"(s.state IN ({_AWAITED}) OR s.watch_until > :now)"
+_NEEDED = f"(s.state IN ({_AWAITED}) OR s.state = '{SubmissionState.ABSENT}' AND s.watch_until > :now)"
 """A submission that may still answer, or one proved absent that is still watched for."""
 _OVER = "j.finished_at IS NOT NULL AND (j.output_path IS NULL OR j.merged_at IS NOT NULL)"
 _AT_REST = (
@@ -64,6 +64,11 @@ class Keeping:
             found = list(connection.execute(query, {"before": before, "now": now}).scalars())
         return [self._jobs.get(job_id) for job_id in found]
 
+    def is_at_rest(self, job: Job, *, now: float) -> bool:
+        """True while that holds of this job."""
+        with self._db.read() as connection:
+            return _is_at_rest(connection, job, now)
+
     def may_be_retried(self, job_id: int) -> Iterator[int]:
         """Rows that a retry could send, now or later, in input order: those without an answer that could be sent."""
         query = text(
@@ -84,8 +89,7 @@ class Keeping:
     def forget(self, job: Job, *, now: float) -> None:
         """Delete the whole job. Raises IllegalMove where it is not over, or a provider may still answer for it."""
         with self._db.begin() as connection:
-            query = text(f"SELECT 1 FROM job j WHERE j.id = :job AND {_AT_REST}")
-            if connection.execute(query, {"job": job.id, "now": now}).first() is None:
+            if not _is_at_rest(connection, job, now):
                 raise IllegalMove(f"job {job.name} is not over, or a batch of it may still answer")
             erase(connection, job.id)
             _remember_number(connection, job.id)
@@ -96,9 +100,8 @@ class Keeping:
 
         Not those with rows that are missing or gone: their files may be there all the same, for a person to fetch.
         """
-        query = text(
-            f"{_SPENT} AND b.profile = :profile {_among('b.job_id', jobs)} ORDER BY b.clean_at IS NULL, b.id LIMIT :limit"
-        )
+        order = "ORDER BY b.clean_at IS NULL, b.id LIMIT :limit"  # what failed goes first
+        query = text(f"{_SPENT} AND b.profile = :profile {_among('b.job_id', jobs)} {order}")
         with self._db.read() as connection:
             found = list(connection.execute(query, {"profile": profile, "now": now, "limit": limit}).scalars())
         return [self._batches.get(batch_id) for batch_id in found]
@@ -152,6 +155,11 @@ class Keeping:
         with self._db.read() as connection:
             connection.execute(text("VACUUM"))
             connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+
+
+def _is_at_rest(connection: Connection, job: Job, now: float) -> bool:
+    query = text(f"SELECT 1 FROM job j WHERE j.id = :job AND {_AT_REST}")
+    return connection.execute(query, {"job": job.id, "now": now}).first() is not None
 
 
 def _among(column: str, numbers: Collection[int] | None) -> str:
