@@ -168,13 +168,16 @@ def _report(found: list[Holding], *, kinds: str, whole: Collection[str]) -> None
 
 
 def _sums(found: list[Holding], by: str) -> list[tuple[str, int, int]]:
-    """(kind or job, bytes, bytes that go), in the order found."""
+    """(kind or job, bytes, bytes that go): kinds in their own order, jobs as found."""
+    from batchctl.engine.keep import Kind
+
+    order = {str(kind): place for place, kind in enumerate(Kind)}
     sums: dict[str, tuple[int, int]] = {}
     for holding in found:
         if (key := getattr(holding, by)) is not None:
             size, goes = sums.get(str(key), (0, 0))
             sums[str(key)] = size + holding.bytes, goes + holding.goes
-    return [(key, size, goes) for key, (size, goes) in sums.items()]
+    return sorted(((key, *both) for key, both in sums.items()), key=lambda found: order.get(found[0], 0))
 
 
 def _tell(gone: Gone, *, compacted: bool) -> None:

@@ -117,7 +117,7 @@ def trim(engine: Engine, job: Job, gone: Gone) -> None:
     gone.trimmed.append(job.name)
     rest = f"; the requests of {kept} rows stay for a retry" if kept else ""
     freed = sum(before.values()) - sum(after.values())
-    event = f"collected {freed} bytes of requests and raw results{rest}"
+    event = f"let go of {freed} bytes of requests and raw results{rest}"
     engine.store.keeping.trimmed(job, now=engine.clock.now(), event=event)
 
 

@@ -88,7 +88,9 @@ def _tidy(
             break
         act(engine, [decision], report, progress)
     if jobs is None and (gone := keep.daily(engine)).total:
-        engine.note(f"collected what is no longer needed: {gone.total:,} bytes (docs/retention.md)")
+        engine.note(
+            f"let go of {gone.total:,} bytes that nothing needs any more (batchctl gc --dry-run shows the rest)"
+        )
 
 
 def observe(engine: Engine, jobs: Collection[int] | None = None) -> planner.Snapshot:
