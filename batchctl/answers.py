@@ -34,7 +34,7 @@ class Judge:
 
     def __init__(self, task: Task) -> None:
         self._labels = frozenset(task.output.labels or ())
-        self._one_vector = task.kind == "embedding" and task.each is None
+        self._one_vector = task.kind == "embedding" and not task.has_several_texts
         self._validator = None if task.output.json_schema is None else schema_validator(task.output.json_schema)
 
     def judge(self, text: str) -> Judged:
@@ -123,7 +123,7 @@ def answer_columns(task: Task, input_columns: Iterable[str]) -> AnswerColumns:
 def _answer_types(task: Task) -> tuple[dict[str, ColumnType], bool]:
     """The answer's own columns with their types, and whether the answer is an object spread over them."""
     if task.kind == "embedding":
-        return {"embedding": ColumnType.VECTOR} if task.each is None else {"embeddings": ColumnType.VECTORS}, False
+        return {"embeddings": ColumnType.VECTORS} if task.has_several_texts else {"embedding": ColumnType.VECTOR}, False
     if task.kind == "moderation":
         return {"flagged": ColumnType.BOOLEAN, "categories": ColumnType.JSON, "category_scores": ColumnType.JSON}, True
     properties = (task.output.json_schema or {}).get("properties")
@@ -135,7 +135,7 @@ def _answer_types(task: Task) -> tuple[dict[str, ColumnType], bool]:
 def reader_of(task: Task) -> Callable[[str], Any] | None:
     """What makes a value of a stored answer: parsed JSON, a vector or a list of them; None where it is the text."""
     if task.kind == "embedding":
-        return unpack if task.each is not None else lambda text: unpack(text)[0]
+        return unpack if task.has_several_texts else lambda text: unpack(text)[0]
     if task.kind == "moderation" or task.output.json_schema is not None:
         return lambda text: parse_exactly(text.encode())
     return None

@@ -31,9 +31,21 @@ class TaskError(UsageError):
 
 
 class InputError(UsageError):
-    """An input table is wrong at `path:line[:column]` (1-based); nothing was sent."""
+    """An input table is wrong at `path:line[:column]` (1-based); nothing was sent.
 
-    def __init__(self, path: str, line: int | None, what: str, *, column: int | None = None, hint: str | None = None):
+    `fatal`: the other rows are wrong in the same way, so that one is enough to be told of.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        line: int | None,
+        what: str,
+        *,
+        column: int | None = None,
+        hint: str | None = None,
+        fatal: bool = False,
+    ):
         where = ":".join(str(part) for part in (path, line, column) if part is not None)
         super().__init__(f"{where}: {what}", hint=hint)
-        self.path, self.line, self.column = path, line, column
+        self.path, self.line, self.column, self.fatal = path, line, column, fatal

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from batchctl.errors import TaskError
-from batchctl.render import Renderer
+from batchctl.render import Renderer, model_of
 from batchctl.task import Task
 from batchctl.yamltree import Place, read_tree
 from batchctl_adapters.base import BatchAdapter, Finding
 from batchctl_adapters.profile import Profile
 
 
-def model_of(task: Task, profile: Profile) -> str:
-    """The provider's name of the task's model."""
-    return profile.models.get(task.model, task.model)
-
-
 def lint(task: Task, profile: Profile, adapter: BatchAdapter) -> list[Finding]:
-    """All findings, errors first. `adapter` is the profile's: it knows what its provider refuses."""
+    """All findings, errors first. `adapter` is the profile's: it knows what its provider refuses.
+
+    Ready-made requests say each for themselves what they ask: they are looked at as they are read.
+    """
+    if task.samples == "requests":
+        return []
     has = sorted(adapter.capabilities.kinds)
     if task.kind not in has:
         what = f"profile {profile.name} has no endpoint for {task.kind}, it has: {', '.join(has)}"

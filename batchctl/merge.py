@@ -119,6 +119,7 @@ def _rows(
     engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting, lines: Iterator[bytes]
 ) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
     outcomes, read = accounting.outcomes, reader_of(task)
+    gold = task.gold(job.columns)
     for raw, stored in zip(lines, engine.store.rows.merged(job.id), strict=True):
         _, state, outcome, attempts, batch, answer, finish, tokens_in, tokens_out, _cached, _model, code, error = stored
         word = outcome or state
@@ -137,9 +138,9 @@ def _rows(
             "batch": None if batch is None else f"b{batch}",
         }
         value = answer if succeeded else None  # half an answer is no answer: it stays in the store
-        if task.expected is not None and succeeded:
+        if gold is not None and succeeded and (right := _right_answers(raw, gold)):
             accounting.judged += 1
-            accounting.correct += _gold(raw, task.expected) == answer
+            accounting.correct += answer in right
         yield raw, added.cells(read(value) if read is not None and value is not None else value, account)
 
 
@@ -149,6 +150,8 @@ def _reason(code: str | None, error: str | None) -> str | None:
     return error or code
 
 
-def _gold(raw: bytes, column: str) -> str | None:
+def _right_answers(raw: bytes, column: str) -> list[str]:
+    """Every answer that would be right: a cell may list several; none where it is empty."""
     value = json.loads(raw).get(column)
-    return value if value is None or isinstance(value, str) else str(value)
+    values = value if isinstance(value, list) else [value]
+    return [one if isinstance(one, str) else str(one) for one in values if one is not None]

@@ -18,12 +18,11 @@ from typing import Any, BinaryIO, Protocol, Self
 
 from batchctl.columns import ColumnType, Vectors
 from batchctl.errors import UsageError
-from batchctl.rowjson import parse_object, to_json
+from batchctl.rowjson import escape_separators, parse_object, to_json
 
 PARQUET = ".parquet"
 SUFFIXES = (".jsonl", ".csv", PARQUET)
 _BUFFER = 1024 * 1024  # bytes
-_LINE_END_LIKE = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 
 
 Announce = Callable[[str], None]
@@ -180,10 +179,7 @@ class _JsonlWriter(FileWriter):
         opened = raw[:-1].rstrip()  # without its closing brace
         comma = b"" if opened == b"{" else b","
         line = opened + comma + to_json(extra)[1:] + b"\n" if extra else raw + b"\n"
-        if not line.isascii():
-            for character, escape in _LINE_END_LIKE.items():
-                line = line.replace(character, escape)
-        self._write(line)
+        self._write(escape_separators(line))
 
 
 class _CsvWriter(FileWriter):

@@ -7,10 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from batchctl.errors import InputError
+from batchctl.images import Images
 from batchctl.inputs import Row
+from batchctl.samples import sample_messages
 from batchctl.task import ITEM, Task
 from batchctl.templates import MissingColumn, PromptTemplate, TemplateProblem
 from batchctl_adapters.base import ASKED_IN_MESSAGES, Request
+from batchctl_adapters.profile import Profile
+
+
+def model_of(task: Task, profile: Profile | None) -> str:
+    """The provider's name of the task's model."""
+    model = task.model or ""
+    return model if profile is None else profile.models.get(model, model)
 
 
 class Renderer:
@@ -19,20 +28,22 @@ class Renderer:
     The messages that do not change are the same objects in every request: read them, never change them.
     """
 
-    def __init__(self, task: Task, model: str, *, source: str = "input") -> None:
-        """`model` is the provider's name for the task's alias, `source` names the table in errors.
+    def __init__(self, task: Task, model: str) -> None:
+        """`model` is the provider's name for the task's alias.
 
         Raises TemplateProblem, MissingColumn where a few-shot example lacks a column.
         """
         self._model = model
-        self._source = source
-        self._prompt = PromptTemplate(task.prompt)
+        self._prompt = None if task.prompt is None else PromptTemplate(task.prompt)
+        self._source = task.prompt or ""
         self._system = None if task.system is None else PromptTemplate(task.system)
+        self._images = Images(task.images)
+        self._has_images = bool(task.images)
         self._shots = [
             message
             for shot in task.few_shot
             for message in (
-                {"role": "user", "content": self._prompt.render(shot.input) if shot.input is not None else shot.user},
+                {"role": "user", "content": self._text(shot.input) if shot.input is not None else shot.user},
                 {"role": "assistant", "content": shot.answer},
             )
         ]
@@ -54,7 +65,12 @@ class Renderer:
         try:
             fixed = self._fixed
             opening = fixed if fixed is not None else self._opening(values)
-            messages = [*opening, {"role": "user", "content": self._prompt.render(values)}]
+            if self._prompt is None:
+                messages = self._with_sample(opening, row)
+            else:
+                messages = [*opening, {"role": "user", "content": self._prompt.render(values)}]
+            if self._has_images:
+                messages[-1] = self._with_images(messages[-1], row)
         except TemplateProblem as problem:
             raise self._refusal(problem, row) from problem
         return Request(
@@ -70,9 +86,9 @@ class Renderer:
     def sample(self) -> Request:
         """A request with the templates as they stand, no row in them: for what is the same in every row."""
         if not self._in_messages:
-            return self._of_texts([self._prompt.source])
+            return self._of_texts([self._source])
         system = [] if self._system is None else [{"role": "system", "content": self._system.source}]
-        messages = [*system, *self._shots, {"role": "user", "content": self._prompt.source}]
+        messages = [*system, *self._shots, {"role": "user", "content": self._source}]
         return replace(self._of_texts([]), messages=messages)
 
     def _of_texts(self, texts: list[str]) -> Request:
@@ -92,17 +108,41 @@ class Renderer:
         values = row.values
         try:
             if self._each is None:
-                return [self._prompt.render(values)]
+                return [self._text(values)]
             if self._each not in values:
                 raise MissingColumn(self._each)
             items = values[self._each]
             if not isinstance(items, list) or not items:
                 what = f"row {row.number}: {self._each} must be a list with at least one text, it is {_shown(items)}"
                 hint = f'give a JSON list, such as ["a", "b"], or leave `each: {self._each}` out of the task'
-                raise InputError(self._source, row.line, what, hint=hint)
-            return [self._prompt.render({**values, ITEM: item}) for item in items]
+                raise InputError(row.file, row.line, what, hint=hint)
+            return [self._text({**values, ITEM: item}) for item in items]
         except TemplateProblem as problem:
             raise self._refusal(problem, row) from problem
+
+    def _text(self, values: Any) -> str:
+        return "" if self._prompt is None else self._prompt.render(values)
+
+    def _with_sample(self, opening: list[dict[str, Any]], row: Row) -> list[dict[str, Any]]:
+        """The sample's own system messages stand before the task's examples."""
+        sample = sample_messages(row, self._images)
+        if not self._shots:
+            return [*opening, *sample]
+        systems = 0
+        while systems < len(sample) - 1 and sample[systems]["role"] in ("system", "developer"):
+            systems += 1
+        place = len(opening) - len(self._shots)
+        return [*opening[:place], *sample[:systems], *opening[place:], *sample[systems:]]
+
+    def _with_images(self, message: dict[str, Any], row: Row) -> dict[str, Any]:
+        """The same message with the row's images after its text."""
+        if message["role"] != "user":
+            what = f"row {row.number}: the last message is the {message['role']}'s, and images belong to the user's"
+            raise InputError(row.file, row.line, what, hint="put them into `input` itself")
+        content = message["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}] if content else []
+        return {**message, "content": [*content, *self._images.parts(row)]}
 
     def _opening(self, values: Any) -> list[dict[str, Any]]:
         system = [] if self._system is None else [{"role": "system", "content": self._system.render(values)}]
@@ -110,12 +150,12 @@ class Renderer:
 
     def _refusal(self, problem: TemplateProblem, row: Row) -> InputError:
         if not isinstance(problem, MissingColumn):
-            return InputError(self._source, row.line, f"row {row.number}: {problem.what}", hint="mend the template")
+            return InputError(row.file, row.line, f"row {row.number}: {problem.what}", hint="mend the template")
         near = difflib.get_close_matches(problem.column, row.values, 1)
         has = ", ".join(row.values) or "nothing"
         hint = f"did you mean {near[0]!r}?" if near else "add the column, or test it: {% if NAME is defined %}"
         what = f"row {row.number}: the task uses the column {problem.column!r}, this row has: {has}"
-        return InputError(self._source, row.line, what, hint=hint)
+        return InputError(row.file, row.line, what, hint=hint)
 
 
 def _shown(value: Any) -> str:

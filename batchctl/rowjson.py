@@ -19,6 +19,7 @@ _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)')
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONGEST_INT = 4_000  # digits; Python itself refuses to convert integers of more than 4,300
 BOM = "\ufeff"
+_SEPARATORS = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 
 
 class JsonProblem(ValueError):
@@ -96,6 +97,14 @@ def to_json(value: Any) -> bytes:
     except orjson.JSONEncodeError:
         # Integers beyond 64 bits and lone surrogates, both of which models do write.
         return _dump(value).encode("ascii")
+
+
+def escape_separators(line: bytes) -> bytes:
+    """The same JSON with escapes for the characters that some readers take for line ends (U+2028, U+2029, U+0085)."""
+    if not line.isascii():
+        for character, escape in _SEPARATORS.items():
+            line = line.replace(character, escape)
+    return line
 
 
 def spell(value: Any) -> Any:

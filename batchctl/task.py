@@ -7,10 +7,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -27,6 +27,8 @@ ITEM = "item"
 _ONLY_FOR: Mapping[str, tuple[Kind, ...]] = {
     "system": ("chat", "responses"),
     "few_shot": ("chat", "responses"),
+    "samples": ("chat", "responses"),
+    "images": ("chat", "responses"),
     "output": ("chat", "responses", "completion"),
     "expected": ("chat", "responses", "completion"),
     "max_output_tokens": ("chat", "responses", "completion"),
@@ -55,6 +57,17 @@ def _a_text(value: str) -> str:
 def _wrong(message: str, **context: Any) -> PydanticCustomError:
     """A problem in the words that the user reads: `what; fix`."""
     return PydanticCustomError("task", "{message}", {"message": message, **context})
+
+
+Samples = Literal["inspect", "evals", "auto", "requests"]
+"""Rows that say themselves what is asked: samples with an `input`, or ready-made requests."""
+
+GOLD: dict[str, tuple[str, ...]] = {"inspect": ("target",), "evals": ("ideal",), "auto": ("target", "ideal")}
+"""Columns with the right answer, by the kind of samples."""
+
+_OWN_OF_REQUESTS = (
+    "model", "prompt", "system", "few_shot", "images", "expected", "max_output_tokens", "params", "provider_params",
+)  # fmt: skip
 
 
 class Params(BaseModel):
@@ -169,9 +182,11 @@ class Task(BaseModel):
 
     name: str | None = None
     kind: Kind = "chat"
-    model: Annotated[str, Field()]
-    prompt: str
+    model: str | None
+    prompt: str | None
     each: str | None = None
+    samples: Samples | None = None
+    images: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
     system: str | None = None
     few_shot: Annotated[tuple[Example, ...], BeforeValidator(_listed)] = ()
     output: OutputSpec = OutputSpec()
@@ -180,6 +195,28 @@ class Task(BaseModel):
     dimensions: Annotated[int, Field(ge=1)] | None = None
     params: Params = Params()
     provider_params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_by_the_rows(cls, value: Any) -> Any:
+        """With `samples` there is no prompt, with `samples: requests` no model either."""
+        if not isinstance(value, dict) or value.get("samples") not in get_args(Samples):
+            return value
+        said = ("prompt", "model") if value["samples"] == "requests" else ("prompt",)
+        return {**dict.fromkeys(said), **value}
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Task:
+        if self.samples is None and (self.prompt is None or self.model is None):
+            raise _wrong(f"`{'prompt' if self.prompt is None else 'model'}` {_EMPTY}")
+        return self
+
+    @field_validator("images")
+    @classmethod
+    def _distinct_images(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(columns)) < len(columns):
+            raise _wrong("the same column twice; keep one of the two")
+        return columns
 
     @field_validator("kind", mode="before")
     @classmethod
@@ -208,17 +245,31 @@ class Task(BaseModel):
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the templates name, in order; some may be optional (`{% if note is defined %}`)."""
+        """Columns that the task asks with, in order; some may be optional (`{% if note is defined %}`)."""
         sources = [source for source in (self.system, self.prompt) if source is not None]
-        names = [name for source in sources for name in PromptTemplate(source).columns]
+        named = [name for source in sources for name in PromptTemplate(source).columns]
         if self.each is not None:
-            names = [self.each, *(name for name in names if name != ITEM)]
-        return tuple(dict.fromkeys(names))
+            named = [self.each, *(name for name in named if name != ITEM)]
+        sample = ["input"] if self.samples in GOLD else []
+        return tuple(dict.fromkeys([*named, *sample, *self.images]))
+
+    @property
+    def has_several_texts(self) -> bool:
+        """Whether a row may have several texts, each with an answer of its own."""
+        return self.each is not None or (self.samples == "requests" and self.kind == "embedding")
+
+    def gold(self, columns: Iterable[str]) -> str | None:
+        """The column with the right answers, of a table with these columns; None where there is none."""
+        if self.expected is not None:
+            return self.expected
+        there = set(columns)
+        return next((name for name in GOLD.get(self.samples or "", ()) if name in there), None)
 
     @cached_property
     def digest(self) -> str:
         """sha256, in hex, of the task as canonical JSON. A schema counts with the order of its keys: models heed it."""
-        content = self.model_dump(mode="json")
+        # without defaults: tasks from before there was a key keep their digest
+        content = self.model_dump(mode="json", exclude_defaults=True)
         if self.output.json_schema is not None:
             content["output"]["json_schema"] = json.dumps(self.output.json_schema)
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -330,6 +381,7 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
         if key in value and value[key] is None:
             yield (key,), _EMPTY
     yield from _wrong_for_kind(value, template)
+    yield from _wrong_samples(value)
     output = value.get("output")
     if isinstance(output, dict) and all(inner is None for inner in output.values()):
         yield ("output", *output), _ONE_OUTPUT
@@ -347,6 +399,24 @@ def _wrong_for_kind(value: Mapping[str, Any], template: PromptTemplate | None) -
             yield (key,), f"means nothing for kind {kind}; remove it, it belongs to {', '.join(kinds)}"
     if template is not None and isinstance(each, str) and ITEM not in template.columns:
         yield ("prompt",), f"does not use the texts of the column {each!r}; write {{{{ {ITEM} }}}} for each of them"
+
+
+def _wrong_samples(value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    samples = value.get("samples")
+    if samples == "requests":
+        for key in _OWN_OF_REQUESTS:
+            if key in value:
+                yield (key,), "ready-made requests are sent as they are; remove it"
+    elif samples in GOLD:
+        if "prompt" in value:
+            yield (
+                ("prompt",),
+                "each sample's own input is sent; remove `prompt`, or `samples` to write {{ input }} in it",
+            )
+        shots = value.get("few_shot")
+        for number, shot in enumerate(shots if isinstance(shots, list) else []):
+            if isinstance(shot, dict) and "input" in shot:
+                yield ("few_shot", number, "input"), "fills in a prompt, and samples have none; write `user: TEXT`"
 
 
 def _wrong_shot(shot: Mapping[str, Any], output: Any, template: PromptTemplate | None) -> Iterator[tuple[str, str]]:

@@ -59,10 +59,11 @@ class Output:
 class Request:
     """One row, rendered, in no provider's words.
 
-    `messages` are `{"role": "system" | "user" | "assistant", "content": str}` in order; kinds that are not asked in
-    messages have `input` instead: one text, or for an embedding one or more. `params` are portable settings
-    (temperature, top_p, seed, stop; dimensions of an embedding); `provider_params` are merged into the body as they
-    are.
+    `messages` are `{"role": "system" | "user" | "assistant", "content": ...}` in order; a content is a text or a list
+    of parts: `{"type": "text", "text": ...}`, `{"type": "image", "url": ...}` and `{"type": "image", "media_type":
+    "image/png", "data": BASE64}`. Kinds that are not asked in messages have `input` instead: one text, or for an
+    embedding one or more. `params` are portable settings (temperature, top_p, seed, stop; dimensions of an embedding);
+    `provider_params` are merged into the body as they are.
     """
 
     model: str
@@ -117,6 +118,7 @@ class Capabilities:
     kinds: frozenset[Kind] = frozenset({"chat"})
     max_inputs: int | None = None  # texts of all embedding requests in one batch (CASES.md 43)
     max_request_inputs: int | None = None  # texts of one embedding request
+    wire: Literal["openai", "anthropic"] | None = None  # whose ready-made bodies it takes as they are
     discount: float = 0.5
     terms_url: str = ""
     as_of: str = ""

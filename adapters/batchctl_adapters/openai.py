@@ -93,6 +93,7 @@ class OpenAIAdapter:
             kinds=frozenset(profile.endpoints),
             max_inputs=profile.max_inputs,
             max_request_inputs=profile.max_request_inputs,
+            wire="openai",
             discount=profile.discount,
             terms_url=profile.terms_url,
             as_of=profile.as_of,

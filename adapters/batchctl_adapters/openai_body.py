@@ -13,6 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from .base import CUSTOM_ID_PATTERN, Kind, Output, Request
+from .openai_parts import Form, with_parts
 from .profile import Profile
 
 _valid_id = re.compile(CUSTOM_ID_PATTERN).fullmatch
@@ -34,13 +35,13 @@ class _Form:
 
     content: str  # the key of what a row asks
     limit: str | None = None  # the key of the answer's longest length; None: as the profile says
-    messages: bool = False  # the content is the request's messages, else its texts
+    messages: Form | None = None  # the content is the request's messages, in these words; None: its texts
     schema: Literal["response_format", "text"] | None = None  # where a schema for the answer stands
 
 
 _FORMS: Mapping[Kind, _Form] = {
-    "chat": _Form("messages", messages=True, schema="response_format"),
-    "responses": _Form("input", "max_output_tokens", messages=True, schema="text"),
+    "chat": _Form("messages", messages="messages", schema="response_format"),
+    "responses": _Form("input", "max_output_tokens", messages="input", schema="text"),
     "embedding": _Form("input"),
     "completion": _Form("prompt", "max_tokens"),
     "moderation": _Form("input"),
@@ -76,17 +77,18 @@ class BodyEncoder:
     def _messages(self, request: Request) -> bytes:
         """All messages; those before the last are the same objects in every row and encoded once."""
         *opening, last = request.messages
+        form = _FORMS[request.kind].messages or "messages"
         known, encoded = self._opening
         if len(known) != len(opening) or any(one is not other for one, other in zip(known, opening, strict=True)):
-            shaped = [self._shaped(message, request.output) for message in opening]
+            shaped = [self._shaped(message, request.output, form) for message in opening]
             encoded = _without_separators(_dumps(shaped))[:-1] + (b"," if shaped else b"")
             self._opening = (opening, encoded)
-        return encoded + _without_separators(_dumps(last)) + b"]"
+        return encoded + _without_separators(_dumps(with_parts(last, form))) + b"]"
 
-    def _shaped(self, message: dict[str, Any], output: Output) -> dict[str, Any]:
+    def _shaped(self, message: dict[str, Any], output: Output, form: Form) -> dict[str, Any]:
         """A few-shot answer that is a bare label, in the shape that the answer is asked for."""
         if not self._structured or message["role"] != "assistant" or message["content"] not in output.labels:
-            return message
+            return with_parts(message, form)
         return {**message, "content": _dumps({"label": message["content"]}).decode()}
 
     def line(self, custom_id: str, body: bytes, kind: Kind = "chat") -> bytes:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
 from batchctl.cli import output
 from batchctl.cli.base import command, json_option
-from batchctl.cli.targets import format_option, provider_of, target
+from batchctl.cli.targets import Asked, asked_options, provider_of, target
 from batchctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from batchctl.inputs import Format
 
 
 @command("estimate")
-@click.argument("task", type=click.Path(path_type=Path))
-@click.argument("input", type=click.Path(path_type=Path))
+@asked_options
 @click.option("--provider", metavar="PROFILE", help="Where it would go; default: `provider` in batchctl.toml.")
-@format_option
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @json_option
 def estimate(
-    task: Path,
-    input: Path,
+    asked: Asked,
     provider: str | None,
-    input_format: Format | None,
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     as_json: bool,
@@ -41,20 +31,28 @@ def estimate(
     from batchctl.config import load_settings
     from batchctl.engine.preview import preview
     from batchctl.engine.tokens import STATED
-    from batchctl.task import load_task
 
     settings = load_settings()
-    asked = load_task(task)
+    task = asked.load()
     chosen = provider_of(provider, settings)
     with target(settings, chosen, max_requests=max_batch_requests, max_bytes=max_batch_bytes) as aim:
-        found = preview(asked, input, input_format=input_format, target=aim, task_file=task, most_problems=3)
+        found = preview(
+            task,
+            asked.inputs,
+            input_format=asked.format,
+            encoding=asked.encoding,
+            sheet=asked.sheet,
+            target=aim,
+            task_file=asked.task,
+            most_problems=3,
+        )
     for warning in found.warnings:
         output.warn(warning)
     if found.problems:
-        raise UsageError("\n".join(found.problems), hint=f"batchctl validate {task} {input} lists every problem")
+        raise UsageError("\n".join(found.problems), hint=f"batchctl validate {asked.words} lists every problem")
     requests, size = sum(count for count, _ in found.batches), sum(size for _, size in found.batches)
-    at_most = None if asked.max_output_tokens is None else asked.max_output_tokens * requests
-    if asked.kind in ("embedding", "moderation"):
+    at_most = None if task.max_output_tokens is None else task.max_output_tokens * requests
+    if task.kind in ("embedding", "moderation"):
         at_most = 0  # their answers are no tokens
     if as_json:
         output.emit(

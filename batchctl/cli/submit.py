@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, PAUSED, command, json_option, on_interrupt
-from batchctl.cli.targets import format_option, provider_of
+from batchctl.cli.targets import Asked, asked_options, provider_of
 from batchctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from batchctl.inputs import Format
 
 
 @command("submit", exits=(FAILED_ROWS, PAUSED))
-@click.argument("task", type=click.Path(path_type=Path))
-@click.argument("input", type=click.Path(path_type=Path))
+@asked_options
 @click.option("--provider", metavar="PROFILE", help="Where to send it; default: `provider` in batchctl.toml.")
 @click.option(
     "-o",
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
-@format_option
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @click.option(
@@ -40,13 +34,11 @@ if TYPE_CHECKING:
 @click.option("--wait", "waiting", is_flag=True, help="Go on until the job is finished and merged, as `wait` does.")
 @json_option
 def submit(
-    task: Path,
-    input: Path,
+    asked: Asked,
     provider: str | None,
     target: Path | None,
     force: bool,
     again: bool,
-    input_format: Format | None,
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     max_attempts: int,
@@ -55,7 +47,9 @@ def submit(
     waiting: bool,
     as_json: bool,
 ) -> int:
-    """Send every row of INPUT with the prompt in TASK, in batches.
+    """Send every row of the INPUTs with the prompt in TASK, in batches.
+
+    An INPUT is a file, a pattern such as 'data/*.csv', - for standard input, or hf:NAME:SPLIT (docs/tables.md).
 
     The task, the whole input, the key and the output's path are checked before anything is stored or sent. Prints the
     job's name as soon as the job is stored, then sends its batches. The input is copied: the file may change later.
@@ -66,23 +60,24 @@ def submit(
     from batchctl.engine.intake import Order, create_job
     from batchctl.lint import lint, refuse
     from batchctl.outputs import check_output
-    from batchctl.task import load_task
 
     on_interrupt("nothing was stored and nothing was sent")
     settings = load_settings()
     chosen = provider_of(provider, settings)
-    asked = load_task(task)
+    task = asked.load()
     require_key(settings, find_profile(settings, chosen))
+    table = asked.open()
     if target is not None:
-        check_output(target, source=input)
+        check_output(target)
+        for source in table.paths:
+            check_output(target, source=source)
         if target.exists() and not force:
             raise UsageError(f"{target} exists", hint="name another file, or replace it with --force")
     order = Order(
-        task=asked,
-        source=input,
+        task=task,
+        source=table,
         profile=chosen,
         output=target,
-        input_format=input_format,
         max_batch_requests=max_batch_requests,
         max_batch_bytes=max_batch_bytes,
         max_attempts=max_attempts,
@@ -90,7 +85,7 @@ def submit(
         keep_remote=keep_remote,
     )
     with passes.opened(profile=chosen) as engine:
-        for warning in refuse(lint(asked, engine.profile(chosen), engine.adapter(chosen)), task):
+        for warning in refuse(lint(task, engine.profile(chosen), engine.adapter(chosen)), asked.task):
             output.warn(warning)
         job = create_job(engine, order)
         on_interrupt(

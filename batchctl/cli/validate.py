@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from batchctl.cli import output
 from batchctl.cli.base import USAGE, command, json_option
-from batchctl.cli.targets import format_option, target
+from batchctl.cli.targets import Asked, asked_options, target
 from batchctl.errors import TaskError, UsageError
 
 if TYPE_CHECKING:
     from batchctl.engine.preview import Preview
-    from batchctl.inputs import Format
 
 
 @command("validate")
-@click.argument("task", type=click.Path(path_type=Path))
-@click.argument("input", type=click.Path(path_type=Path))
+@asked_options
 @click.option("--provider", metavar="PROFILE", help="Check the key and the limits of this profile as well.")
-@format_option
 @json_option
-def validate(task: Path, input: Path, provider: str | None, input_format: Format | None, as_json: bool) -> int:
-    """Check TASK and every row of INPUT. Sends and stores nothing.
+def validate(asked: Asked, provider: str | None, as_json: bool) -> int:
+    """Check TASK and every row of the INPUTs. Sends and stores nothing.
 
     Prints every problem as FILE:LINE: what is wrong; what to do. With a provider this covers what it is known to refuse
     in every request: settings, schemas, models. What is only doubtful is a warning and stops nothing.
     """
-    problems, found, chosen = _look(task, input, provider, input_format)
+    problems, found, chosen = _look(asked, provider)
     more = 0 if found is None else found.more_problems
     warnings = [] if found is None else found.warnings
     if as_json:
@@ -48,18 +44,16 @@ def validate(task: Path, input: Path, provider: str | None, input_format: Format
         output.say("the input was not looked at: mend the task first")
     elif not problems:
         where = f" for {chosen}" if chosen else "; name a --provider to check its limits and key too"
-        output.say(f"{output.counted(found.rows, 'row')} and the task are fine{where}")
+        what = "" if asked.task is None else " and the task"
+        output.say(f"{output.counted(found.rows, 'row')}{what} are fine{where}")
     return USAGE if problems else 0
 
 
-def _look(
-    task: Path, source: Path, provider: str | None, input_format: Format | None
-) -> tuple[list[str], Preview | None, str | None]:
+def _look(asked: Asked, provider: str | None) -> tuple[list[str], Preview | None, str | None]:
     """All problems; what the input was found to be (None: the task is wrong already); the profile that was meant."""
     from batchctl.composition import require_key
     from batchctl.config import load_settings
     from batchctl.engine.preview import preview
-    from batchctl.task import load_task
 
     problems: list[str] = []
     settings = load_settings()
@@ -72,8 +66,16 @@ def _look(
         except UsageError as error:
             problems.append(error.message)
         try:
-            asked = load_task(task)
+            task = asked.load()
         except TaskError as error:
             return [*problems, *error.problems], None, chosen
-        found = preview(asked, source, input_format=input_format, target=aim, task_file=task)
+        found = preview(
+            task,
+            asked.inputs,
+            input_format=asked.format,
+            encoding=asked.encoding,
+            sheet=asked.sheet,
+            target=aim,
+            task_file=asked.task,
+        )
     return [*problems, *found.problems], found, chosen

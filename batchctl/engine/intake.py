@@ -14,13 +14,14 @@ from pathlib import Path
 from batchctl.engine.context import ID_WIDTH, Engine
 from batchctl.engine.locks import lives, ownership
 from batchctl.engine.plan import INPUTS, plan_rows
+from batchctl.engine.prepare import preparer
 from batchctl.errors import InputError, UsageError
-from batchctl.inputs import Format, Row, open_table
-from batchctl.lint import lint, model_of, refuse
+from batchctl.inputs import Format, Named, Table, open_table
+from batchctl.lint import lint, refuse
 from batchctl.outputs import state_of
-from batchctl.render import Renderer
+from batchctl.render import model_of
 from batchctl.task import Task
-from batchctl_adapters.base import BatchAdapter
+from batchctl_adapters.base import BatchAdapter, Kind
 from batchctl_adapters.profile import Profile
 from batchctl_store.records import DuplicateJob, Job, NewJob
 
@@ -32,7 +33,7 @@ class Order:
     """What the user asked for in one submit."""
 
     task: Task
-    source: Path
+    source: Named | Table
     profile: str
     output: Path | None = None
     input_format: Format | None = None
@@ -48,9 +49,13 @@ class Taken:
     """An input that was read whole and is in the spool."""
 
     folder: str
+    table: Table
+    kind: Kind
     input_hash: str  # of the requests and the columns' names: the order of a row's keys makes no other job (case 34)
     columns: tuple[str, ...]
-    sizes: array[int]  # bytes of each row's line as it will be sent
+    sizes: array[int]  # bytes of each row's body
+    envelope: int  # bytes of each line besides its body
+    groups: list[str | None] | None  # of each row; None: all rows may share a batch
 
 
 def create_job(engine: Engine, order: Order) -> Job:
@@ -74,12 +79,14 @@ def create_job(engine: Engine, order: Order) -> Job:
 
 def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapter) -> Taken:
     """Copy the input to the spool and render every row beside it, in one pass over the file."""
-    renderer = Renderer(order.task, model_of(order.task, profile), source=str(order.source))
-    table = open_table(order.source, format=order.input_format)
+    table = order.source
+    if not isinstance(table, Table):
+        table = open_table(table, format=order.input_format)
+    prepare = preparer(order.task, profile, adapter)
     folder = f"jobs/{secrets.token_hex(8)}"
-    envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}", kind=order.task.kind)) - 2
-    sizes = array("Q")
-    spool, encode, render = engine.spool, adapter.encode_body, renderer.request
+    sizes, groups = array("Q"), list[str | None]()
+    several = len(table.sources) > 1
+    spool = engine.spool
     try:
         with (
             spool.writer(f"{folder}/rows") as rows,
@@ -87,47 +94,47 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
             spool.writer(f"{folder}/lines") as lines,
             ExitStack() as more,
         ):
-            inputs = more.enter_context(spool.writer(f"{folder}/{INPUTS}")) if order.task.each is not None else None
+            inputs = more.enter_context(spool.writer(f"{folder}/{INPUTS}")) if prepare.several else None
             for row in table.rows():
-                request = render(row)
-                try:
-                    body = encode(request)
-                except ValueError as error:
-                    raise unsendable(order.source, row, error) from None
+                raw, body, group, _, texts = prepare(row)
                 if inputs is not None:
-                    inputs.append(b"%d" % len(request.input))
-                rows.append(row.raw)
+                    inputs.append(b"%d" % (len(texts) or 1))
+                rows.append(raw)
                 bodies.append(body)
-                lines.append(b"%d" % row.line)
-                sizes.append(len(body) + envelope)
-            columns = tuple(table.columns)
-            expected = order.task.expected
-            if expected is not None and expected not in columns:
-                raise InputError(
-                    str(order.source), None, f"has no column {expected!r}, which the task names as `expected`"
-                )
+                lines.append(f"{row.line} of {row.file}".encode() if several else b"%d" % row.line)
+                sizes.append(len(body))
+                if group is not None:
+                    groups.append(group)
+            for problem in prepare.problems():
+                raise problem
+            columns = prepare.columns(table.columns)
+            check_expected(order.task, table)
     except BaseException:
         _drop(engine, folder)
         raise
     with spool.reader(f"{folder}/bodies") as read:
         rendered = read.sha256
-    return Taken(folder, _digest([rendered, sorted(columns)]), columns, sizes)
+    envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}", kind=prepare.kind)) - 2
+    hashed = _digest([rendered, sorted(columns)])
+    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups or None)
 
 
-def unsendable(source: Path, row: Row, error: ValueError) -> InputError:
-    """The row's request has no form in which the provider could be sent it."""
-    return InputError(str(source), row.line, f"row {row.number}: {error}", hint="mend the row or the task")
+def check_expected(task: Task, table: Table) -> None:
+    """Raises InputError where the task names a column with the right answers that no row has."""
+    if task.expected is not None and task.expected not in table.columns:
+        raise InputError(table.name, None, f"has no column {task.expected!r}, which the task names as `expected`")
 
 
 def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: str) -> Job:
-    now, store, model = engine.clock.now(), engine.store, model_of(order.task, profile)
+    now, store, table = engine.clock.now(), engine.store, taken.table
+    model = model_of(order.task, profile) or ", ".join(sorted({group for group in taken.groups or () if group}))
     new = NewJob(
-        stem=_stem(order),
-        task=order.task.model_dump_json(),
+        stem=_stem(order, table),
+        task=order.task.model_copy(update={"kind": taken.kind}).model_dump_json(),
         task_hash=order.task.digest,
-        input_name=str(order.source),
+        input_name=table.name,
         input_hash=taken.input_hash,
-        input_format=(order.input_format or order.source.suffix.lstrip(".")).lower(),
+        input_format=table.format,
         route_hash=_digest([profile.name, profile.base_url, model]),
         profile=profile.name,
         account=profile.account_name,
@@ -150,7 +157,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
             hint=f"look at it with `batchctl status {same.name}`, or submit it once more with --again",
         ) from same
     try:
-        store.rows.add(job.id, enumerate(taken.sizes))
+        store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), taken.groups)
         plan_rows(engine, job)
         store.jobs.update(job.id, now=engine.clock.now(), event="ready to be sent", ready_at=engine.clock.now())
     except BaseException:
@@ -172,8 +179,8 @@ def _drop(engine: Engine, folder: str) -> None:
         engine.spool.delete(f"{folder}/{name}")
 
 
-def _stem(order: Order) -> str:
-    stem = re.sub(r"[^a-z0-9]+", "-", (order.task.name or order.source.stem).lower()).strip("-")[:40].strip("-")
+def _stem(order: Order, table: Table) -> str:
+    stem = re.sub(r"[^a-z0-9]+", "-", (order.task.name or table.stem).lower()).strip("-")[:40].strip("-")
     return stem if stem and not stem.isdecimal() else f"job-{stem}".strip("-")
 
 

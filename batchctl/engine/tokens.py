@@ -11,9 +11,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-STATED = "by characters: about 4 a token in prose, 2.7 in code and JSON, 2 outside ASCII, 1 in CJK; rounded up"
+STATED = (
+    "by characters: about 4 a token in prose, 2.7 in code and JSON, 2 outside ASCII, 1 in CJK; 2,500 an image;"
+    " rounded up"
+)
 
 PROSE, CODE, OTHER = 4.0, 2.7, 2.0
+PER_IMAGE = 2_500  # as much as OpenAI's models take for a large one at high detail, and more than for most
 PER_MESSAGE, PER_REQUEST = 4, 3  # what chat formats add around texts
 _SYMBOLS = re.compile(r"[0-9!-/:-@\[-`{-~]")
 _WIDE = re.compile(r"[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00016fe0-\U0003ffff]")
@@ -36,4 +40,20 @@ def tokens_of(text: str) -> int:
 
 def tokens_of_messages(messages: Iterable[Mapping[str, Any]]) -> int:
     """About how many input tokens a chat request has."""
-    return PER_REQUEST + sum(PER_MESSAGE + tokens_of(str(message["content"])) for message in messages)
+    return PER_REQUEST + sum(PER_MESSAGE + _tokens_of_content(message.get("content")) for message in messages)
+
+
+def _tokens_of_content(content: Any) -> int:
+    """Of a text, or of parts: ours, or those of a ready-made request."""
+    if isinstance(content, str):
+        return tokens_of(content)
+    if isinstance(content, list):
+        return sum(map(_tokens_of_part, content))
+    return 0 if content is None else tokens_of(str(content))
+
+
+def _tokens_of_part(part: Any) -> int:
+    if isinstance(part, dict) and "image" in str(part.get("type")):
+        return PER_IMAGE
+    text = part.get("text") if isinstance(part, dict) else None
+    return tokens_of(text if isinstance(text, str) else str(part))

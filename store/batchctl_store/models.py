@@ -148,7 +148,10 @@ class Submission(SQLModel, table=True):
 
 
 class Request(SQLModel, table=True):
-    """One row of a job: where it stands, and which batch holds it or had the last word on it."""
+    """One row of a job: where it stands, and which batch holds it or had the last word on it.
+
+    A batch holds rows of one `group_key` only (such as a model's name); null is a group, too.
+    """
 
     __tablename__ = "request"
     __table_args__ = {"sqlite_with_rowid": False}
@@ -159,6 +162,7 @@ class Request(SQLModel, table=True):
     batch_id: int | None = None
     attempts: int = 0
     size: int
+    group_key: str | None = None
 
 
 class Result(SQLModel, table=True):

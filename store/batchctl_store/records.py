@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class BatchState(StrEnum):
@@ -244,6 +244,16 @@ class Batch:
     def live(self) -> tuple[Submission, ...]:
         """Tries that exist at the provider and are not taken in yet."""
         return tuple(s for s in self.submissions if s.state in LIVE_SUBMISSIONS)
+
+
+class Shard(NamedTuple):
+    """Rows that become one batch: the `requests` pending ones of `group` from `first` to `last`."""
+
+    first: int
+    last: int
+    requests: int
+    bytes: int
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from batchctl_store.records import (
     IllegalMove,
     Job,
     RequestState,
+    Shard,
 )
 
 REQUEST = models.metadata.tables["request"]
@@ -38,30 +39,33 @@ class Rows:
         self._db = database
         self._batches = batches
 
-    def add(self, job_id: int, sizes: Iterable[tuple[int, int]]) -> None:
-        """Store rows as pending: (row, measured bytes of its line), in commits of some thousands."""
+    def add(self, job_id: int, sizes: Iterable[tuple[int, int]], groups: Sequence[str | None] | None = None) -> None:
+        """Store rows as pending: (row, measured bytes of its line), in commits of some thousands.
+
+        `groups` has each row's group; a batch never mixes them. None: all rows are of one.
+        """
         statement = insert(REQUEST)
         iterator = iter(sizes)
         while chunk := list(islice(iterator, CHUNK)):
             with self._db.begin() as connection:
-                connection.execute(
-                    statement,
-                    [
-                        {"job_id": job_id, "row": row, "state": RequestState.PENDING.value, "size": size, "attempts": 0}
-                        for row, size in chunk
-                    ],
-                )
+                values: list[dict[str, Any]] = [
+                    {"job_id": job_id, "row": row, "state": RequestState.PENDING.value, "size": size, "attempts": 0}
+                    for row, size in chunk
+                ]
+                if groups is not None:
+                    values = [{**value, "group_key": groups[value["row"]]} for value in values]
+                connection.execute(statement, values)
 
-    def pending(self, job_id: int) -> Iterator[tuple[int, int]]:
-        """(row, size) of every pending row, in input order."""
+    def pending(self, job_id: int) -> Iterator[tuple[int, int, str | None]]:
+        """(row, size, group) of every pending row, in input order."""
         query = (
-            select(REQUEST.c.row, REQUEST.c.size)
+            select(REQUEST.c.row, REQUEST.c.size, REQUEST.c.group_key)
             .where(REQUEST.c.job_id == job_id, REQUEST.c.state == RequestState.PENDING)
             .order_by(REQUEST.c.row)
         )
         with self._db.read() as connection:
             for found in connection.execute(query.execution_options(yield_per=10_000)):
-                yield found.row, found.size
+                yield found.row, found.size, found.group_key
 
     def fail_unsent(self, job: Job, rows: Sequence[int], *, now: float, code: str, message: str) -> None:
         """pending -> failed for rows that cannot be sent at all (too large alone)."""
@@ -92,10 +96,11 @@ class Rows:
                 connection, now, "rows", f"{len(rows)} rows cannot be sent: {message}", job_id=job.id, count=len(rows)
             )
 
-    def assign(self, job: Job, shards: Sequence[tuple[int, int, int, int]], *, now: float) -> list[int]:
-        """Make batches of pending rows: each shard is (first row, last row, requests, bytes), in input order.
+    def assign(self, job: Job, shards: Sequence[Shard], *, now: float) -> list[int]:
+        """Make batches of pending rows, in the order of the shards.
 
-        The pending rows between first and last are exactly the shard's. Raises IllegalMove where they are not.
+        The pending rows of a shard's group between first and last are exactly its own. Raises IllegalMove where they
+        are not.
         """
         with self._db.begin() as connection:
             ordinal = self._batches.next_ordinal(connection, job.id)
@@ -107,29 +112,30 @@ class Rows:
                         "ordinal": ordinal + index,
                         "profile": job.profile,
                         "account": job.account,
-                        "first_row": first,
-                        "last_row": last,
-                        "requests": count,
-                        "bytes": size,
+                        "first_row": shard.first,
+                        "last_row": shard.last,
+                        "requests": shard.requests,
+                        "bytes": shard.bytes,
                         "created_at": now,
                         "updated_at": now,
                     }
-                    for index, (first, last, count, size) in enumerate(shards)
+                    for index, shard in enumerate(shards)
                 ],
             )
-            for batch_id, (first, last, count, _) in zip(ids, shards, strict=True):
+            for batch_id, (first, last, count, _, group) in zip(ids, shards, strict=True):
                 changed = connection.execute(
                     update(REQUEST)
                     .where(
                         REQUEST.c.job_id == job.id,
                         REQUEST.c.row.between(first, last),
                         REQUEST.c.state == RequestState.PENDING,
+                        REQUEST.c.group_key.is_not_distinct_from(group),
                     )
                     .values(state=RequestState.ASSIGNED, batch_id=batch_id)
                 ).rowcount
                 if changed != count:
                     raise IllegalMove(f"job {job.name}: {changed} of {count} rows {first}-{last} could be assigned")
-            total = sum(shard[2] for shard in shards)
+            total = sum(shard.requests for shard in shards)
             add_event(
                 connection, now, "plan", f"{total} rows planned into {len(ids)} batches", job_id=job.id, count=total
             )

@@ -1,4 +1,4 @@
-"""What is kept, how long, and what goes: files at the provider after the merge, files here after a while, whole jobs."""
+"""What is kept and what goes: files at the provider after the merge, files here after a while, whole jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/retention.md, word for word: its commands are run and say what it says, sizes apart; its defaults are the code's."""
+"""docs/retention.md: its commands are run and say what it says, sizes apart; its defaults are those of the code."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_csv_cells_come_back_as_strings(folder: Path, header: list[str], data: s
 @example(data=b"[" * 100_000)
 @example(data=b'{"a":' * 5_000)
 @example(data=b'{"a": 1e999}')
-@pytest.mark.parametrize("name", ["f.csv", "f.jsonl"])
+@pytest.mark.parametrize("name", ["f.csv", "f.tsv", "f.jsonl"])
 def test_any_bytes_are_rows_or_a_named_error(folder: Path, name: str, data: bytes) -> None:
     path = folder / name
     path.write_bytes(data)

@@ -22,7 +22,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 def row(raw: str | dict[str, Any], number: int = 6) -> Row:
     line = (raw if isinstance(raw, str) else json.dumps(raw)).encode()
-    return Row(number, number + 2, line, parse_object(line))
+    return Row(number, number + 2, line, parse_object(line), "t.jsonl")
 
 
 def task(prompt: str, **fields: Any) -> Task:
@@ -37,7 +37,7 @@ def prompt_of(prompt: str, raw: str | dict[str, Any]) -> str:
 
 def refusal(prompt: str, raw: str | dict[str, Any]) -> str:
     with pytest.raises(InputError) as caught:
-        Renderer(task(prompt), "m", source="t.jsonl").request(row(raw))
+        Renderer(task(prompt), "m").request(row(raw))
     return f"{caught.value.message} ({caught.value.hint})"
 
 
@@ -176,7 +176,7 @@ def test_kinds_that_are_not_asked_in_messages_have_texts() -> None:
 
 
 def test_each_text_of_a_list_is_an_input_of_its_own() -> None:
-    chunks = Renderer(task("{{ title }}: {{ item }}", kind="embedding", each="chunks"), "m", source="t.jsonl")
+    chunks = Renderer(task("{{ title }}: {{ item }}", kind="embedding", each="chunks"), "m")
     request = chunks.request(row({"title": "T", "chunks": ["a", "b", 1.50], "item": "not this"}))
     assert request.input == ["T: a", "T: b", "T: 1.5"]
     odd: list[Any] = ["a", [], None, {"a": 1}, '["a"]']

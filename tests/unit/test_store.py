@@ -27,6 +27,7 @@ from batchctl_store.records import (
     Job,
     NewJob,
     RowResult,
+    Shard,
     StoreError,
     Submission,
     SubmissionState,
@@ -75,7 +76,7 @@ def planned(store: Repository, shards: int = 2) -> tuple[Job, list[Batch]]:
     job = create(store)
     store.rows.add(job.id, ((row, 100) for row in range(10)))
     each = 10 // shards
-    store.rows.assign(job, [(n * each, n * each + each - 1, each, each * 100) for n in range(shards)], now=2.0)
+    store.rows.assign(job, [Shard(n * each, n * each + each - 1, each, each * 100) for n in range(shards)], now=2.0)
     return store.jobs.get(job.id), store.batches.load(job_id=job.id)
 
 
@@ -244,7 +245,7 @@ def test_an_intake_that_never_ended_is_forgotten_whole(store: Repository) -> Non
     kept, _ = planned(store)
     job = create(store, replace(NEW, input_hash="i2"), ready=False)
     store.rows.add(job.id, ((row, 100) for row in range(10)))
-    store.rows.assign(job, [(0, 9, 10, 1_000)], now=2.0)
+    store.rows.assign(job, [Shard(0, 9, 10, 1_000)], now=2.0)
     assert [(found.id, owner) for found, owner in store.jobs.unready()] == [(job.id, "me")]
     store.jobs.forget(job.id)
     with pytest.raises(StoreError):
@@ -259,7 +260,7 @@ def test_an_intake_that_never_ended_is_forgotten_whole(store: Repository) -> Non
 def test_batch_numbers_are_never_used_again(store: Repository) -> None:
     job = create(store, ready=False)
     store.rows.add(job.id, [(0, 100)])
-    store.rows.assign(job, [(0, 0, 1, 100)], now=2.0)
+    store.rows.assign(job, [Shard(0, 0, 1, 100)], now=2.0)
     store.jobs.forget(job.id)
     _, batches = planned(store, shards=1)
     assert [batch.id for batch in batches] == [2]
@@ -376,7 +377,7 @@ def test_the_store_is_private(tmp_path: Path) -> None:
 def test_rows_are_read_back_as_they_were_stored(store: Repository) -> None:
     job = create(store, replace(NEW, rows=12_000))
     store.rows.add(job.id, ((row, 100 + row % 7) for row in range(12_000)))
-    assert list(store.rows.pending(job.id)) == [(row, 100 + row % 7) for row in range(12_000)]
+    assert list(store.rows.pending(job.id)) == [(row, 100 + row % 7, None) for row in range(12_000)]
     assert store.jobs.get(job.id).pending_rows == 12_000
 
 
@@ -385,12 +386,12 @@ def test_rows_are_assigned_as_planned_or_not_at_all(store: Repository) -> None:
     store.rows.add(job.id, ((row, 100) for row in range(10)))
     before = contents(path_of(store))
     with pytest.raises(IllegalMove, match="5 of 6 rows"):
-        store.rows.assign(job, [(0, 4, 5, 500), (5, 9, 6, 600)], now=2.0)
+        store.rows.assign(job, [Shard(0, 4, 5, 500), Shard(5, 9, 6, 600)], now=2.0)
     assert contents(path_of(store)) == before
-    first, second = store.rows.assign(job, [(0, 4, 5, 500), (5, 9, 5, 500)], now=2.0)
+    first, second = store.rows.assign(job, [Shard(0, 4, 5, 500), Shard(5, 9, 5, 500)], now=2.0)
     assert store.rows.of_batch(store.batches.get(first)) == [0, 1, 2, 3, 4]
     with pytest.raises(IllegalMove):
-        store.rows.assign(job, [(0, 4, 5, 500)], now=3.0)
+        store.rows.assign(job, [Shard(0, 4, 5, 500)], now=3.0)
     assert store.rows.of_batch(store.batches.get(second)) == [5, 6, 7, 8, 9]
 
 
@@ -398,7 +399,7 @@ def test_rows_that_cannot_be_sent_fail_alone(store: Repository) -> None:
     job = create(store)
     store.rows.add(job.id, ((row, 100) for row in range(10)))
     store.rows.fail_unsent(job, [3, 7], now=2.0, code="too_large", message="too large alone")
-    assert [row for row, _ in store.rows.pending(job.id)] == [0, 1, 2, 4, 5, 6, 8, 9]
+    assert [row for row, _, _ in store.rows.pending(job.id)] == [0, 1, 2, 4, 5, 6, 8, 9]
     assert store.rows.counted(job.id) == {"errored": 2, "pending": 8}
     assert store.rows.tally(job.id) == {"errored": 2}
     failed = [row for row in store.rows.merged(job.id) if row[1] == "failed"]
@@ -465,7 +466,7 @@ def test_attempts_end_at_the_cap(store: Repository) -> None:
         pending = list(store.rows.pending(job.id))
         assert len(pending) == (10 if attempt < 3 else 0)
         if pending:
-            store.rows.assign(job, [(0, 9, 10, 1_000)], now=9.0)
+            store.rows.assign(job, [Shard(0, 9, 10, 1_000)], now=9.0)
     assert store.rows.tally(job.id) == {"expired": 10}
 
 
@@ -476,7 +477,7 @@ def test_case_33_retry_is_exact_and_keeps_the_tallies_right(store: Repository) -
     assert store.rows.tally(job.id) == {"invalid": 1, "succeeded": 1, "missing": 3, "canceled": 5}
     assert store.rows.retry(job, ["invalid"], now=9.0) == 1
     assert store.rows.tally(job.id) == {"succeeded": 1, "missing": 3, "canceled": 5}
-    assert list(store.rows.pending(job.id)) == [(0, 100)]
+    assert list(store.rows.pending(job.id)) == [(0, 100, None)]
     assert store.rows.retry(job, ["invalid"], now=9.0) == 0
     assert store.jobs.get(job.id).pending_rows == 1
     assert store.rows.retry(job, ["invalid", "canceled"], now=9.0) == 5, "rows that the user canceled, when asked"
