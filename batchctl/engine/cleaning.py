@@ -10,7 +10,9 @@ from collections.abc import Collection
 
 from batchctl.engine.context import Engine
 from batchctl.engine.planner import Clean, cleanups
+from batchctl.engine.submit import next_number
 from batchctl.errors import UserError
+from batchctl_adapters.base import BatchAdapter
 from batchctl_adapters.errors import AdapterError, Permanent, Transient
 from batchctl_store.records import Batch, Job
 
@@ -19,7 +21,9 @@ AT_MOST = 50
 AT_MOST_S = 20.0
 """How long a pass cleans up behind; the next one goes on."""
 WAITS_S = (600.0, 3_600.0, 6 * 3_600.0, 24 * 3_600.0)
-"""Before each further try; as long nothing else of the account is deleted."""
+"""Before each further try; as long nothing else of the account is deleted. The last one again and again, where it is
+the key or the network that fails; a file that the server fails over is left after so many tries."""
+SERVER_ERROR = 500
 
 
 def due(engine: Engine, jobs: Collection[int] | None = None) -> list[Clean]:
@@ -47,10 +51,11 @@ def clean(engine: Engine, batch: Batch) -> None:
     store = engine.store
     if not store.keeping.is_spent(batch, now=engine.clock.now()):
         return  # a retry was asked for meanwhile, or the account is to be left alone for a while
-    files = files_of(batch)
+    adapter = engine.adapter(batch.profile)
     try:
+        files = list(dict.fromkeys([*files_of(batch), *_orphans(engine, adapter, batch)]))
         for file in files:
-            engine.adapter(batch.profile).delete_upload(file)
+            adapter.delete_upload(file)
     except AdapterError as error:
         _failed(engine, batch, error)
         return
@@ -66,17 +71,40 @@ def files_of(batch: Batch) -> list[str]:
     return [file for file in dict.fromkeys([*uploads, *results]) if file]
 
 
+def _orphans(engine: Engine, adapter: BatchAdapter, batch: Batch) -> list[str]:
+    """Files of uploads of this batch whose answer was lost (CASES.md 28); listed only where there was such an upload.
+
+    Each upload and each create has a number: one that is neither a try's nor that of the file known is an upload's.
+    """
+    known = {submission.n for submission in batch.submissions} | ({batch.upload_n} if batch.upload_id else set())
+    if known >= set(range(1, next_number(batch))):
+        return []
+    return [found.upload_id for found in adapter.list_uploads(f"{engine.store.store_id}-{batch.id}-")]
+
+
 def _failed(engine: Engine, batch: Batch, error: AdapterError) -> None:
+    """Later again, or never: what the provider will not delete, and what has expired there by itself meanwhile."""
     keeping, now = engine.store.keeping, engine.clock.now()
     tries = keeping.clean_tries(batch) + 1
-    if isinstance(error, Permanent) or tries > len(WAITS_S):
+    lost = _expired(engine, batch, now)
+    if isinstance(error, Permanent) or (tries > len(WAITS_S) and (error.status or 0) >= SERVER_ERROR):
+        lost = [batch]
+    for each in lost:
         left = f"files at the provider could not be deleted and are left to their expiry: {error.message}"
-        keeping.cleaned(batch, now=now, event=left)
-        engine.note(f"batch {batch.ordinal}: {left}")
-        return
-    asked = error.retry_after if isinstance(error, Transient) else None
-    keeping.clean_later(batch, at=now + max(WAITS_S[tries - 1], asked or 0.0), tries=tries)
-    engine.note(f"files of batch {batch.ordinal} could not be deleted yet, nothing depends on it: {error.message}")
+        keeping.cleaned(each, now=now, event=left)
+    if not lost:
+        asked = error.retry_after if isinstance(error, Transient) else None
+        keeping.clean_later(batch, at=now + max(WAITS_S[min(tries, len(WAITS_S)) - 1], asked or 0.0), tries=tries)
+    engine.note(f"files of batch {batch.ordinal} could not be deleted, nothing depends on it: {error.message}")
+
+
+def _expired(engine: Engine, batch: Batch, now: float) -> list[Batch]:
+    """Where the batch is older than the provider keeps files: it, and all others that are."""
+    before = now - engine.adapter(batch.profile).capabilities.result_ttl_s
+    if batch.updated_at >= before:
+        return []
+    spent = engine.store.keeping.spent(batch.profile, now=now, limit=10 * AT_MOST)
+    return [batch, *(each for each in spent if each.updated_at < before and each.id != batch.id)]
 
 
 def wrote_whole(engine: Engine, job: Job, where: str) -> None:

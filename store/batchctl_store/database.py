@@ -101,7 +101,8 @@ def _sqlite(path: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        if connection.get_isolation_level() != "AUTOCOMMIT":
+        # Asked of the options: with transactions begun here, the driver does not know the level.
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine

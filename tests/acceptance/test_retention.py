@@ -92,7 +92,7 @@ def test_case_32_a_deletion_that_fails_is_a_warning_and_tried_again(shell: Shell
     shell.server.post_faults([{"op": "delete_file", "kind": "error", "status": 503}])
     name = shell.submit("-o", "out.csv", "--max-batch-requests", 3, "--no-tick")
     done = shell.ok("wait", name)
-    assert "could not be deleted yet, nothing depends on it" in done.err
+    assert "could not be deleted, nothing depends on it" in done.err
     old = remote_files(shell)
     assert Path("out.csv").exists() and len(old) == 4
     shell.server.post_faults([])

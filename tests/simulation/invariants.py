@@ -200,11 +200,11 @@ def _cleaned(world: World, db: sqlite3.Connection) -> Iterator[str]:
             if not waiting and not any(account.paused_at for account in world.store.batches.accounts().values()):
                 yield f"batch {batch.id} is not cleaned up behind"
             continue
-        known = {s.upload_id for s in batch.submissions} | {file for s in batch.submissions for file in s.files}
-        for handle in known - {None}:
-            file = world.remote.files.get(handle or "")
-            if handle not in world.remote.deleted and not (file and file.deleted):
-                yield f"{handle} of batch {batch.id} is still at the provider"
+        results = {file for s in batch.submissions for file in s.files} - world.remote.deleted
+        names = {f.name: f.file_id for f in world.remote.files.values() if not f.deleted}
+        uploads = {file for name, file in names.items() if name.startswith(f"{world.store.store_id}-{batch.id}-")}
+        for handle in results | uploads:
+            yield f"{handle} of batch {batch.id} is still at the provider"
 
 
 def _finished(world: World, job: Job) -> Iterator[str]:

@@ -8,7 +8,7 @@ from batchctl.retention import Retention
 from batchctl_adapters.base import Outcome
 from batchctl_store.records import SubmissionState
 from tests.simulation.conftest import Make
-from tests.simulation.faults import DAY, HOUR, MINUTE
+from tests.simulation.faults import DAY, HOUR, MINUTE, Spell
 from tests.simulation.world import World
 
 
@@ -27,6 +27,14 @@ def test_case_32_a_merged_jobs_files_are_deleted_by_the_pass_that_merges(world: 
     assert told == [f"deleted 2 files at the provider: file-{n}, batch-{n}/output" for n in (1, 2, 3)]
     again = world.tick()
     assert again is not None and again.done == {}
+
+
+def test_case_28_a_file_whose_upload_had_no_answer_is_deleted_with_the_others(world: World) -> None:
+    world.force("upload", "lost")
+    world.submit(3)
+    world.run()
+    assert [file.name for file in world.remote.files.values()] == ["simula-1-1", "simula-1-2"]
+    assert left(world) == set()
 
 
 def test_case_32_nothing_is_deleted_before_the_merge_worked(world: World) -> None:
@@ -112,6 +120,25 @@ def test_a_deletion_that_always_fails_is_given_up(make: Make) -> None:
         world.tick()
     assert len(left(world)) == 2
     assert any("left to their expiry" in event.text for event in world.store.jobs.events(job.id))
+
+
+def test_without_a_key_it_is_tried_once_a_day_until_the_files_have_expired(make: Make) -> None:
+    world = make()
+    job = world.submit(4, max_batch_requests=2)
+    world.run(lambda: all(batch.live for batch in world.store.batches.load()), hours=1)
+    world.clock.sleep(2 * HOUR)
+    world.force("delete_upload", "fails")
+    world.tick()
+    world.faults.spells = (Spell("auth", world.clock.now(), world.clock.now() + 100 * DAY),)
+    for _ in range(31):
+        world.clock.sleep(DAY + MINUTE)
+        world.tick()
+    world.faults.spells = ()
+    world.clock.sleep(2 * DAY)
+    assert len(left(world)) == 4
+    world.tick()
+    told = [event.text for event in world.store.jobs.events(job.id) if "left to their expiry" in event.text]
+    assert len(left(world)) == 4 and len(told) == 2, "one failure is enough for all that have expired"
 
 
 def test_files_may_be_kept(make: Make) -> None:
