@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import tee
+from itertools import chain, tee
 
 from batchctl.engine.context import Engine
 from batchctl.engine.locks import sweep_owners
@@ -123,14 +123,15 @@ def trim(engine: Engine, job: Job, gone: Gone) -> None:
 
 def _keep_retriable(engine: Engine, job: Job) -> int:
     """Write the requests anew with an empty line for each row that is not sent again; returns how many stay."""
-    wanted, rows = tee(engine.store.keeping.may_be_retried(job.id))
-    name, kept, end = f"{job.spool}/bodies", 0, 0
-    if next(wanted, None) is None:
+    found = engine.store.keeping.may_be_retried(job.id)
+    first = next(found, None)
+    if first is None:
         for part in RENDERED:
             engine.spool.delete(f"{job.spool}/{part}")
         return 0
+    name, kept, end = f"{job.spool}/{RENDERED[0]}", 0, 0
+    rows, numbers = tee(chain([first], found))  # read in step: nothing piles up between them
     with engine.spool.reader(name) as reader, engine.spool.writer(name) as writer:
-        rows, numbers = tee(rows)
         for row, body in zip(rows, reader.pick(numbers), strict=True):
             _skip(writer, row - end)
             writer.append(body)
