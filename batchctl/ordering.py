@@ -52,6 +52,7 @@ class Options:
     output: Path | None = None
     force: bool = False
     again: bool = False
+    keep_remote: bool = False
     max_batch_requests: int | None = None
     max_batch_bytes: int | None = None
     max_attempts: int = 3
@@ -91,6 +92,7 @@ def order_of(asked: Asked, options: Options, settings: Settings) -> Order:
         max_batch_bytes=options.max_batch_bytes,
         max_attempts=options.max_attempts,
         again=options.again,
+        keep_remote=options.keep_remote,
     )
 
 

@@ -28,6 +28,7 @@ from batchctl.cli.targets import Asked, asked_options
 @click.option(
     "--max-attempts", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="Tries for each row."
 )
+@click.option("--keep-remote", is_flag=True, help="Leave its files at the provider after the merge.")
 @click.option("--no-tick", is_flag=True, help="Store the job only; the next tick sends it.")
 @click.option("--wait", "waiting", is_flag=True, help="Go on until the job is finished and merged, as `wait` does.")
 @json_option
@@ -40,6 +41,7 @@ def submit(
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     max_attempts: int,
+    keep_remote: bool,
     no_tick: bool,
     waiting: bool,
     as_json: bool,
@@ -57,7 +59,7 @@ def submit(
     from batchctl.ordering import Options, doubts, order_of
 
     on_interrupt("nothing was stored and nothing was sent")
-    options = Options(provider, target, force, again, max_batch_requests, max_batch_bytes, max_attempts)
+    options = Options(provider, target, force, again, keep_remote, max_batch_requests, max_batch_bytes, max_attempts)
     order = order_of(asked, options, load_settings())
     with passes.opened(profile=order.profile) as engine:
         for warning in doubts(engine, order, asked.task):

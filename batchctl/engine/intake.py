@@ -42,6 +42,7 @@ class Order:
     max_batch_bytes: int | None = None
     max_attempts: int = 3
     again: bool = False
+    keep_remote: bool = False  # its files at the provider are left to their expiry
 
 
 class Groups:
@@ -163,6 +164,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
         max_batch_bytes=order.max_batch_bytes,
         max_attempts=order.max_attempts,
         spool=taken.folder,
+        keep_remote=order.keep_remote,
     )
     try:
         job = store.jobs.create(new, now=now, owner=owner, again=order.again, same_within_s=SAME_WITHIN_S)
