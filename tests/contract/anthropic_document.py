@@ -95,7 +95,7 @@ class Traffic:
         else:
             schema = _operation(request.method, request.url.path)["responses"]["200"]["content"]
             self._note(request, _problems(schema["application/json"]["schema"], body))
-            for batch in body["data"] if "data" in body else [body]:
+            for batch in body.get("data", [body]):
                 self._note(request, strictly(MessageBatch, json.dumps(batch)))
 
     def _error(self, body: Any, request_id: str | None) -> list[str]:
