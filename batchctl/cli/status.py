@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from batchctl.cli import output, verdict, words
+from batchctl import verdict, words
+from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, LATE, PAUSED, RUNNING, command, json_option
 from batchctl.cli.reading import JOB, Reading, read
 
@@ -42,25 +42,10 @@ def status(job: str | None, everything: bool, refresh: bool, check: bool, as_jso
     return _one(reading, reading.job(job), everything=everything, check=check, as_json=as_json)
 
 
-def codes(reading: Reading, jobs: Iterable[Row]) -> dict[int, int]:
-    """The exit code of each job, by its number."""
-    accounts = {account["name"]: account for account in reading.views.accounts()}
-    now = reading.now
-    return {
-        job["id"]: verdict.of_job(
-            job,
-            [] if job["state"] == "finished" else reading.views.batches(job["id"]),
-            accounts.get(job["account"]),
-            now,
-        )
-        for job in jobs
-    }
-
-
 def _all(reading: Reading, *, everything: bool, check: bool, as_json: bool) -> int:
     jobs, now = reading.views.jobs(), reading.now
     if as_json:
-        found = codes(reading, jobs)
+        found = verdict.codes(reading, jobs)
         output.emit("status", {"jobs": [words.job_json(job, found[job["id"]], now) for job in jobs]})
     elif not jobs:
         output.say("no jobs yet; start one with `batchctl submit TASK INPUT --provider PROFILE -o FILE`")
@@ -73,7 +58,7 @@ def _all(reading: Reading, *, everything: bool, check: bool, as_json: bool) -> i
     if not check:
         return 0
     recent = [job for job in jobs if job["state"] != "finished" or job["finished_at"] > now - RECENT_S]
-    return verdict.worst(codes(reading, recent).values())
+    return verdict.worst(verdict.codes(reading, recent).values())
 
 
 def job_table(jobs: list[Row], now: float, *, shown: int | None) -> list[str]:

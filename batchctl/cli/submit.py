@@ -8,8 +8,7 @@ import click
 
 from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, PAUSED, command, json_option, on_interrupt
-from batchctl.cli.targets import Asked, asked_options, provider_of
-from batchctl.errors import UsageError
+from batchctl.cli.targets import Asked, asked_options
 
 
 @command("submit", exits=(FAILED_ROWS, PAUSED))
@@ -20,7 +19,7 @@ from batchctl.errors import UsageError
     "--output",
     "target",
     type=click.Path(path_type=Path),
-    help="Where the result is merged to (.csv, .jsonl or .parquet).",
+    help="Where the result is merged to (.csv, .tsv, .jsonl or .parquet).",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
@@ -53,36 +52,15 @@ def submit(
     job's name as soon as the job is stored, then sends its batches. The input is copied: the file may change later.
     """
     from batchctl.cli import passes
-    from batchctl.composition import find_profile, require_key
     from batchctl.config import load_settings
-    from batchctl.engine.intake import Order, create_job
-    from batchctl.lint import lint, refuse
-    from batchctl.outputs import check_output
+    from batchctl.engine.intake import create_job
+    from batchctl.ordering import Options, doubts, order_of
 
     on_interrupt("nothing was stored and nothing was sent")
-    settings = load_settings()
-    chosen = provider_of(provider, settings)
-    task = asked.load()
-    require_key(settings, find_profile(settings, chosen))
-    table = asked.open()
-    if target is not None:
-        check_output(target)
-        for source in table.paths:
-            check_output(target, source=source)
-        if target.exists() and not force:
-            raise UsageError(f"{target} exists", hint="name another file, or replace it with --force")
-    order = Order(
-        task=task,
-        source=table,
-        profile=chosen,
-        output=target,
-        max_batch_requests=max_batch_requests,
-        max_batch_bytes=max_batch_bytes,
-        max_attempts=max_attempts,
-        again=again,
-    )
-    with passes.opened(profile=chosen) as engine:
-        for warning in refuse(lint(task, engine.profile(chosen), engine.adapter(chosen)), asked.task):
+    options = Options(provider, target, force, again, max_batch_requests, max_batch_bytes, max_attempts)
+    order = order_of(asked, options, load_settings())
+    with passes.opened(profile=order.profile) as engine:
+        for warning in doubts(engine, order, asked.task):
             output.warn(warning)
         job = create_job(engine, order)
         on_interrupt(
@@ -104,8 +82,8 @@ def submit(
 
 def _say_what_is_next(name: str, *, as_json: bool, waited: bool) -> None:
     from batchctl.cli.reading import read
-    from batchctl.cli.status import codes
-    from batchctl.cli.words import job_json
+    from batchctl.verdict import codes
+    from batchctl.words import job_json
 
     reading = read()
     row = reading.job(name)

@@ -187,7 +187,9 @@ def decide(state: Snapshot, now: float) -> list[Decision]:
     """All that can be done now, in an order that gets results in first and sends last."""
     decisions: list[Decision] = []
     polls: dict[str, list[Batch]] = {}
+    held: dict[int, list[Batch]] = {}
     for batch in state.batches:
+        held.setdefault(batch.job_id, []).append(batch)
         job = state.jobs.get(batch.job_id)
         decision = _for_batch(batch, job, state, now)
         if isinstance(decision, Poll):
@@ -196,8 +198,7 @@ def decide(state: Snapshot, now: float) -> list[Decision]:
             decisions.append(decision)
     decisions += [Poll(profile, tuple(found)) for profile, found in polls.items()]
     for job in state.jobs.values():
-        held = [batch for batch in state.batches if batch.job_id == job.id]
-        decisions += _for_job(job, held, state, now)
+        decisions += _for_job(job, held.get(job.id, []), state, now)
     return sorted(decisions, key=_order)
 
 

@@ -17,6 +17,7 @@ from batchctl_store.migrations import HEAD
 from batchctl_store.records import StoreError
 
 BUSY_TIMEOUT_MS = 30_000
+_READS = "batchctl_reads"  # an option of connections that take no lock
 
 
 class Database:
@@ -37,9 +38,9 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A read that blocks no writer; each statement sees one consistent state."""
+        """A read that blocks no writer; all its statements see one state of the store."""
         with self.engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection.execution_options(**{_READS: True})
 
     def close(self) -> None:
         """Give the connections back."""
@@ -129,7 +130,7 @@ def _sqlite(path: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        if connection.get_isolation_level() != "AUTOCOMMIT":
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        reads = connection.get_execution_options().get(_READS, False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
     return engine

@@ -256,6 +256,17 @@ class Shard(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """What was seen of a submission, and what that says of its batch: columns to set, and the event that tells it."""
+
+    submission: Submission
+    job_id: int
+    seen: dict[str, Any]
+    batch: dict[str, Any]
+    event: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """Whose key, credit and queue it is; paused while one of them is wanting."""
 

@@ -22,6 +22,7 @@ from batchctl_store.records import (
     IllegalMove,
     Job,
     RequestState,
+    RowResult,
     Shard,
 )
 
@@ -30,6 +31,7 @@ RESULT = models.metadata.tables["result"]
 TALLY = models.metadata.tables["tally"]
 
 CHUNK = 5_000
+FINAL = "('succeeded', 'failed', 'canceled')"
 _NEW_ROW = ("job_id", "row", "state", "size", "attempts", "group_key")
 
 
@@ -234,14 +236,43 @@ class Rows:
 
     def merged(self, job_id: int) -> Generator[tuple[Any, ...], None, None]:
         """Every row in input order: row, state, outcome, attempts, batch ordinal, then the other result fields."""
+        yield from self._merged("r.job_id = :job", {"job": job_id})
+
+    def final_of(self, batch: Batch) -> Generator[tuple[Any, ...], None, None]:
+        """The same of the rows that a batch had the last word on."""
+        where = f"r.job_id = :job AND r.row BETWEEN :first AND :last AND r.batch_id = :batch AND r.state IN {FINAL}"
+        keys = {"job": batch.job_id, "first": batch.first_row, "last": batch.last_row, "batch": batch.id}
+        yield from self._merged(where, keys)
+
+    def one(self, job_id: int, row: int) -> tuple[Any, ...] | None:
+        """The same of one row; None where the job has no such row."""
+        found = list(self._merged("r.job_id = :job AND r.row = :row", {"job": job_id, "row": row}))
+        return found[0] if found else None
+
+    def _merged(self, where: str, keys: dict[str, int]) -> Generator[tuple[Any, ...], None, None]:
         fields = ", ".join(f"x.{name}" for name in RESULT_FIELDS if name not in ("row", "outcome"))
         query = text(
             f"SELECT r.row, r.state, r.outcome, r.attempts, b.ordinal, {fields} FROM request r "
             "LEFT JOIN result x ON x.job_id = r.job_id AND x.row = r.row AND x.batch_id = r.batch_id "
-            "LEFT JOIN batch b ON b.id = r.batch_id WHERE r.job_id = :job ORDER BY r.row"
+            f"LEFT JOIN batch b ON b.id = r.batch_id WHERE {where} ORDER BY r.row"
         ).execution_options(yield_per=2_000)
         with self._db.read() as connection:
-            yield from connection.execute(query, {"job": job_id})
+            yield from connection.execute(query, keys)
+
+    def tries(self, job_id: int, row: int) -> list[tuple[int | None, RowResult]]:
+        """What each batch that had the row said of it, oldest first: (batch id, None for never sent; result)."""
+        query = select(RESULT).where(RESULT.c.job_id == job_id, RESULT.c.row == row).order_by(RESULT.c.batch_id)
+        with self._db.read() as connection:
+            found = connection.execute(query).mappings().all()
+        return [(one["batch_id"] or None, RowResult(**{name: one[name] for name in RESULT_FIELDS})) for one in found]
+
+    def batch_of(self, job_id: int, row: int) -> int | None:
+        """The id of the batch that holds the row now."""
+        query = select(REQUEST.c.batch_id).where(
+            REQUEST.c.job_id == job_id, REQUEST.c.row == row, REQUEST.c.state == RequestState.ASSIGNED
+        )
+        with self._db.read() as connection:
+            return connection.execute(query).scalar()
 
     def tally(self, job_id: int) -> dict[str, int]:
         """Rows by final outcome; rows that have none yet are not in it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchctl.cli import verdict
-from batchctl.cli.output import cut_path, duration, iso
+from batchctl import verdict
+from batchctl.spelling import cut_path, duration, iso
 
 Row = Mapping[str, Any]
 LONGEST_TYPED = 24  # characters
