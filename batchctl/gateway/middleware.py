@@ -99,16 +99,18 @@ class Front:
             await act(call, fault)
 
     def _project(self, scope: Scope) -> str:
-        """Whose key it is: OpenAI's in `Authorization: Bearer KEY`, Anthropic's in `x-api-key`; else WireError 401."""
+        """Whose key it is: `Authorization: Bearer KEY`, on Anthropic's wire `x-api-key: KEY` too; else WireError 401.
+
+        Anthropic's SDK from 2.0 on sends its key as a bearer (anthropic/_client.py), plain HTTP the other header.
+        """
         keys, headers = self._gateway.options.keys, Headers(scope=scope)
         if not keys:
             return "default"
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        key = bearer if scheme.lower() == "bearer" else ""
+        missing = "You didn't provide an API key in the Authorization header (Bearer KEY)."
         if is_messages(scope["path"]):
-            key, missing = headers.get("x-api-key", ""), "x-api-key header is required"
-        else:
-            scheme, _, key = headers.get("authorization", "").partition(" ")
-            key = key if scheme.lower() == "bearer" else ""
-            missing = "You didn't provide an API key in the Authorization header (Bearer KEY)."
+            key, missing = headers.get("x-api-key", key), "x-api-key header is required"
         if not key:
             raise WireError(401, missing)
         if key not in keys:

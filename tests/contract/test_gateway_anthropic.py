@@ -310,6 +310,8 @@ def test_a_key_opens_its_own_workspace_only(watched: Traffic) -> None:
             other.messages.batches.retrieve(batch.id)
         with pytest.raises(anthropic.AuthenticationError, match="x-api-key"):
             wrong.messages.batches.list()
+        for key, status in (("sk-ant-first", 200), ("sk-ant-wrong", 401), ("", 401)):
+            assert httpx2.get(url(server), headers={**HEADERS, "x-api-key": key}).status_code == status
         for sdk in (first, other, wrong):
             sdk.close()
 
@@ -339,7 +341,10 @@ def test_case_26_27_a_message_batch_without_an_answer_may_exist(
 
 
 def test_faults_of_requests_and_lists(server: RehearsalServer, claude: Anthropic) -> None:
-    faults = [{"op": "retrieve", "kind": "rate_limit", "nth": 1, "retry_after": 7}, {"op": "delete", "kind": "error"}]
+    faults: list[dict[str, Any]] = [
+        {"op": "retrieve", "kind": "rate_limit", "nth": 1, "retry_after": 7},
+        {"op": "delete", "kind": "error"},
+    ]
     server.post_faults([*faults, {"kind": "list_lag", "seconds": 60}])
     batch = claude.messages.batches.create(requests=rows(1))
     assert claude.messages.batches.list().data == []
