@@ -58,6 +58,7 @@ def open_engine(settings: Settings | None = None, *, profile: str | None = None,
         profile=profile_of,
         adapter=adapter_of,
         opened=opened,
+        retention=settings.retention,
     )
 
 

@@ -5,6 +5,8 @@ provider = "mine"                 # the profile used where --provider is not giv
 base_url = "https://..."
 [keys.mine]
 key_file = "~/.config/mine.key"   # mode 600; a relative path counts from this file
+[retention]                       # what is kept, how long: docs/retention.md
+files = "30d"
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from batchctl.errors import UsageError
+from batchctl.retention import HOW, Retention, parse_span
 
 FILE_NAME = "batchctl.toml"
-_TOP = ("provider", "profiles", "keys")
+_TOP = ("provider", "profiles", "keys", "retention")
+_RETENTION = ("auto", "files", "jobs", "keep_remote_files")
 _SECRETS = ("key", "api_key", "token", "secret", "password")
 
 
@@ -33,6 +37,7 @@ class Settings:
     provider: str | None = None  # the default profile's name
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     key_files: Mapping[str, Path] = field(default_factory=dict)  # by profile
+    retention: Retention = field(default_factory=Retention)
 
 
 def load_settings(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -48,7 +53,9 @@ def load_settings(start: Path | None = None, environ: Mapping[str, str] | None =
     provider = content.get("provider")
     if provider is not None and not (isinstance(provider, str) and provider):
         raise _wrong(path, "provider", "must be a profile's name", 'write provider = "openai"')
-    return Settings(home, path, provider, _profiles(path, content), _key_files(path, content))
+    return Settings(
+        home, path, provider, _profiles(path, content), _key_files(path, content), _retention(path, content)
+    )
 
 
 def data_home(environ: Mapping[str, str]) -> Path:
@@ -108,6 +115,37 @@ def _key_files(path: Path, content: Mapping[str, Any]) -> dict[str, Path]:
             raise _wrong(path, f"keys.{name}.key_file", "must be a path", _KEY_EXAMPLE)
         found[name] = path.parent / Path(value).expanduser()
     return found
+
+
+def _retention(path: Path, content: Mapping[str, Any]) -> Retention:
+    table, default = content.get("retention", {}), Retention()
+    if not isinstance(table, dict):
+        raise _wrong(path, "retention", "must be a table", 'write [retention] and below it files = "30d"')
+    for key in table:
+        if key not in _RETENTION:
+            raise _wrong(path, f"retention.{key}", "unknown key", _near(key, _RETENTION))
+
+    def flag(key: str, otherwise: bool) -> bool:
+        value = table.get(key, otherwise)
+        if not isinstance(value, bool):
+            raise _wrong(path, f"retention.{key}", "must be true or false", f"write {key} = true")
+        return value
+
+    def span(key: str, otherwise: float | None) -> float | None:
+        value = table.get(key)
+        if value is None:
+            return otherwise
+        try:
+            return parse_span(value if isinstance(value, str) else "")
+        except ValueError:
+            raise _wrong(path, f"retention.{key}", f"{value!r} is no span of time", HOW) from None
+
+    return Retention(
+        auto=flag("auto", default.auto),
+        files_s=span("files", default.files_s),
+        jobs_s=span("jobs", default.jobs_s),
+        keep_remote_files=flag("keep_remote_files", default.keep_remote_files),
+    )
 
 
 def _near(key: str, known: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from batchctl.engine.cleaning import wrote_whole
 from batchctl.engine.context import Engine
 from batchctl.errors import UsageError, UserError
 from batchctl.joining import Accounting, Joined, Joiner
@@ -40,7 +41,10 @@ def deliver(
 ) -> Accounting:
     """Write the rows meant to a file, or to a stream once they are whole on disk. Raises as `write_results`."""
     if isinstance(target, Path):
-        return write_results(engine, job, target, format=format, pick=pick, id_column=id_column)
+        accounting = write_results(engine, job, target, format=format, pick=pick, id_column=id_column)
+        if accounting.written == accounting.rows:
+            wrote_whole(engine, job, str(target))
+        return accounting
     shape: Format = format or "jsonl"
     with tempfile.TemporaryDirectory(dir=engine.home) as folder:
         whole = Path(folder) / f"rows{FORMATS[shape]}"

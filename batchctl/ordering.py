@@ -54,6 +54,7 @@ class Options:
     again: bool = False
     dedupe: bool = True
     reuse: bool = False
+    keep_remote: bool = False
     max_batch_requests: int | None = None
     max_batch_bytes: int | None = None
     max_attempts: int = 3
@@ -95,6 +96,7 @@ def order_of(asked: Asked, options: Options, settings: Settings) -> Order:
         again=options.again,
         dedupe=options.dedupe,
         reuse=options.reuse,
+        keep_remote=options.keep_remote,
     )
 
 

@@ -44,6 +44,9 @@ class Profile(BaseModel):
     result_ttl_s: float = 30 * 86_400
     output_expires_after_s: int | None = 30 * 86_400
     upload_expires_after_s: int | None = None
+    keep_remote_files: bool = (
+        False  # leave the files of merged jobs to the provider, such as one that deletes them soon
+    )
     structured_output: bool = True  # the endpoint takes response_format json_schema
     max_tokens_param: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     poll_interval_s: float = 60

@@ -109,3 +109,13 @@ def counted(number: int, word: str) -> str:
     """`1 row`, `2,000 rows`, `3 batches`."""
     plural = f"{word}es" if word.endswith(("ch", "s")) else f"{word}s"
     return f"{number:,} {word if number == 1 else plural}"
+
+
+def size(number: int) -> str:
+    """Bytes as people read them, in decimal units: `812 B`, `3.4 MB`."""
+    amount, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1_000:
+            break
+        amount, unit = amount / 1_000, larger
+    return f"{number:,} B" if unit == "B" else f"{amount:,.1f} {unit}"

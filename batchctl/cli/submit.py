@@ -30,6 +30,7 @@ from batchctl.cli.targets import Asked, asked_options
 @click.option(
     "--max-attempts", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="Tries for each row."
 )
+@click.option("--keep-remote", is_flag=True, help="Leave its files at the provider after the merge.")
 @click.option("--no-tick", is_flag=True, help="Store the job only; the next tick sends it.")
 @click.option("--wait", "waiting", is_flag=True, help="Go on until the job is finished and merged, as `wait` does.")
 @json_option
@@ -44,6 +45,7 @@ def submit(
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     max_attempts: int,
+    keep_remote: bool,
     no_tick: bool,
     waiting: bool,
     as_json: bool,
@@ -71,6 +73,7 @@ def submit(
         again=again,
         dedupe=not no_dedupe,
         reuse=reuse,
+        keep_remote=keep_remote,
         max_batch_requests=max_batch_requests,
         max_batch_bytes=max_batch_bytes,
         max_attempts=max_attempts,

@@ -96,6 +96,7 @@ def _summary(report: Report) -> str | None:
         "cancel": "cancels",
         "finish": "finished",
         "merge": "merged",
+        "clean": "cleaned up behind",
     }
     parts = [f"{words.get(kind, kind)} {count}" for kind, count in told.items()]
     parts += [f"jobs finished: {', '.join(report.finished)}"] if report.finished else []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from batchctl.clock import Clock
 from batchctl.engine.planner import Limits, Timing
+from batchctl.retention import Retention
 from batchctl_adapters.base import BatchAdapter, Capabilities, Kind
 from batchctl_adapters.profile import Profile
 from batchctl_store.records import Account, Batch, Job
@@ -37,6 +38,7 @@ class Engine:
     owner: str = ""
     notes: list[str] = field(default_factory=list)
     opened: list[BatchAdapter] = field(default_factory=list)  # adapters that were used, to be closed
+    retention: Retention = field(default_factory=Retention)
 
     def close(self) -> None:
         """Give connections back, to providers and to the database."""

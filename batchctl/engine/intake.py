@@ -46,6 +46,7 @@ class Order:
     again: bool = False
     dedupe: bool = True  # rows with the same request are sent once
     reuse: bool = False  # answers of earlier jobs are taken
+    keep_remote: bool = False  # its files at the provider are left to their expiry
 
 
 class Groups:
@@ -169,6 +170,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
         max_batch_bytes=order.max_batch_bytes,
         max_attempts=order.max_attempts,
         spool=taken.folder,
+        keep_remote=order.keep_remote,
     )
     within = 0.0 if order.reuse else SAME_WITHIN_S  # a job that is over is a source of answers
     try:

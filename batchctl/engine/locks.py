@@ -89,3 +89,30 @@ def lives(folder: Path, owner: str | None) -> bool:
     path.unlink(missing_ok=True)
     lock.release()
     return False
+
+
+def sweep_owners(folder: Path, *, before: float, dry: bool = False) -> tuple[int, bool]:
+    """Remove locks last touched before that time (UTC epoch seconds) whose owners are dead.
+
+    Returns their bytes, and whether another owner as old is alive. Younger locks are left alone: they may be on their
+    way to be held.
+    """
+    size, alive = 0, False
+    for path in sorted(folder.glob("owner-*.lock")):
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue
+        if found.st_mtime >= before:
+            continue
+        lock = FileLock(path, mode=0o600)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            alive = True
+            continue
+        size += found.st_size
+        if not dry:
+            path.unlink(missing_ok=True)
+        lock.release()
+    return size, alive

@@ -161,7 +161,14 @@ class Merge:
     job: Job
 
 
-Decision = Plan | Upload | Submit | Recover | Poll | Collect | Cancel | Finish | Merge
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Delete a batch's files at the provider: its job is merged, and nothing reads them any more."""
+
+    batch: Batch
+
+
+Decision = Plan | Upload | Submit | Recover | Poll | Collect | Cancel | Finish | Merge | Clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +210,7 @@ def decide(state: Snapshot, now: float) -> list[Decision]:
 
 
 def _order(decision: Decision) -> int:
-    kinds = (Recover, Cancel, Poll, Collect, Merge, Finish, Plan, Upload, Submit)
+    kinds = (Recover, Cancel, Poll, Collect, Merge, Finish, Plan, Upload, Submit, Clean)
     return kinds.index(type(decision))
 
 
@@ -284,10 +291,30 @@ def _closed(batch: Batch) -> bool:
 
 
 def _paused(state: Snapshot, account: str, now: float) -> bool:
-    known = state.accounts.get(account)
-    if known is None or known.paused_at is None:
+    return _is_paused(state.accounts.get(account), now)
+
+
+def _is_paused(account: Account | None, now: float) -> bool:
+    if account is None or account.paused_at is None:
         return False
-    return known.not_before is None or known.not_before > now
+    return account.not_before is None or account.not_before > now
+
+
+def cleanups(spent: Iterable[Batch], accounts: Mapping[str, Account], now: float) -> list[Clean]:
+    """Which of the batches that have served are cleaned up behind: decided last, once nothing else is to be done.
+
+    Never one with a try that is under way, in doubt, or not taken in; nor one with a try that was proved absent while
+    that is watched for: should it appear after all, its files are read once more.
+    """
+    return [
+        Clean(batch)
+        for batch in spent
+        if _closed(batch)
+        and batch.open_submission is None
+        and not batch.live
+        and not any(s.watched(now) for s in batch.submissions)
+        and not _is_paused(accounts.get(batch.account), now)
+    ]
 
 
 def next_time(state: Snapshot, now: float) -> float | None:

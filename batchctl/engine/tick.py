@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from batchctl.engine import planner
+from batchctl.engine import cleaning, keep, planner
 from batchctl.engine.collect import collect, take_late
 from batchctl.engine.context import Engine
 from batchctl.engine.intake import sweep
@@ -69,11 +69,28 @@ def run_pass(
             last = decisions
             tried |= {d.job.id for d in decisions if isinstance(d, planner.Merge)}  # a failed one costs a whole file
             act(engine, decisions, report, progress)
+        if only is None and not report.cut_short:
+            _tidy(engine, jobs, report, progress)
         for batch in state.batches:
             if batch.owner in state.live_owners and batch.state in (BatchState.UPLOADING, BatchState.SUBMITTING):
                 engine.note(f"batch {batch.ordinal} is being sent by {batch.owner}, which holds its lock; left alone")
         report.next_at = planner.next_time(state, engine.clock.now())
     return report
+
+
+def _tidy(
+    engine: Engine, jobs: Collection[int] | None, report: Report, progress: Callable[[], None] | None = None
+) -> None:
+    """What nothing waits for comes last, and takes little time: files at the provider, and files here once a day."""
+    started = time.monotonic()
+    for decision in cleaning.due(engine, jobs):
+        if time.monotonic() - started > cleaning.AT_MOST_S:
+            break
+        act(engine, [decision], report, progress)
+    if jobs is None and (gone := keep.daily(engine)).total:
+        engine.note(
+            f"let go of {gone.total:,} bytes that nothing needs any more (batchctl gc --dry-run shows the rest)"
+        )
 
 
 def observe(engine: Engine, jobs: Collection[int] | None = None) -> planner.Snapshot:
@@ -162,6 +179,8 @@ def _act(engine: Engine, decision: planner.Decision, report: Report) -> None:
             _finish(engine, job, report)
         case planner.Merge(job):
             merge_job(engine, job)
+        case planner.Clean(batch):
+            cleaning.clean(engine, batch)
 
 
 def _finish(engine: Engine, job: Job, report: Report) -> None:

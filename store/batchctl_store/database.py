@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,14 @@ class Database:
         """A read that blocks no writer; all its statements see one state of the store."""
         with self.engine.connect() as connection:
             yield connection.execution_options(**{_READS: True})
+
+    def compact(self) -> None:
+        """Write the file anew without its free pages; no transaction may be open. Needs its size on disk meanwhile."""
+        with closing(self.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            cursor.close()
 
     def close(self) -> None:
         """Give the connections back."""

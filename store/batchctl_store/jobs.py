@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, text, update
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, text, update
 
 from batchctl_store import models
 from batchctl_store.database import Database
@@ -14,6 +14,10 @@ from batchctl_store.records import DuplicateJob, Event, IllegalMove, Job, NewJob
 
 JOB = models.metadata.tables["job"]
 EVENT = models.metadata.tables["event"]
+SETTING = models.metadata.tables["setting"]
+
+LAST_FORGOTTEN = "last_forgotten_job"
+"""The setting with the highest number of a job that was forgotten."""
 
 _JOB_SQL = "SELECT * FROM job_status"
 
@@ -45,6 +49,24 @@ def job_of(row: RowMapping) -> Job:
     return Job(**fields)
 
 
+def erase(connection: Connection, job_id: int) -> None:
+    """Delete a job and all that belongs to it."""
+    connection.execute(
+        text("DELETE FROM submission WHERE batch_id IN (SELECT id FROM batch WHERE job_id = :job)"), {"job": job_id}
+    )
+    for name in ("result", "request", "tally", "event", "batch"):
+        table = models.metadata.tables[name]
+        connection.execute(delete(table).where(table.c.job_id == job_id))
+    connection.execute(delete(JOB).where(JOB.c.id == job_id))
+
+
+def _next_number(connection: Connection) -> int:
+    """A number that no job has or had."""
+    highest = connection.execute(select(func.max(JOB.c.id))).scalar() or 0
+    forgotten = connection.execute(select(SETTING.c.value).where(SETTING.c.key == LAST_FORGOTTEN)).scalar()
+    return max(int(highest), int(forgotten or 0)) + 1
+
+
 class Jobs:
     """What the store knows of jobs."""
 
@@ -65,11 +87,8 @@ class Jobs:
                 "columns": json.dumps(new.columns),
                 **{name: getattr(new, name) for name in NewJob.__dataclass_fields__ if name not in ("stem", "columns")},
             }
-            key = connection.execute(
-                insert(JOB).values(name=f"{new.stem}-new-{new.spool}", **values)
-            ).inserted_primary_key
-            job_id = int(key[0]) if key else 0
-            connection.execute(update(JOB).where(JOB.c.id == job_id).values(name=f"{new.stem}-{job_id}"))
+            job_id = _next_number(connection)
+            connection.execute(insert(JOB).values(id=job_id, name=f"{new.stem}-{job_id}", **values))
             add_event(connection, now, "job", f"created from {new.input_name}: {new.rows} rows", job_id=job_id)
         return self.get(job_id)
 
@@ -130,10 +149,7 @@ class Jobs:
             ready = connection.execute(select(JOB.c.ready_at).where(JOB.c.id == job_id)).scalar()
             if ready is not None:
                 raise IllegalMove(f"job {job_id} is complete and may have been sent")
-            for name in ("result", "request", "tally", "event", "batch"):
-                table = models.metadata.tables[name]
-                connection.execute(delete(table).where(table.c.job_id == job_id))
-            connection.execute(delete(JOB).where(JOB.c.id == job_id))
+            erase(connection, job_id)
 
     def events(self, job_id: int, *, limit: int = 1000) -> list[Event]:
         """The job's history, oldest first."""

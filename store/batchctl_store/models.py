@@ -70,6 +70,9 @@ class Job(SQLModel, table=True):
     finished_at: float | None = None
     merged_at: float | None = None
     merge_error: str | None = None
+    keep_remote: bool = Field(default=False, sa_column_kwargs={"server_default": text("0")})
+    written_at: float | None = None  # `results` wrote all of it to a file
+    trimmed_at: float | None = None  # what retention lets go is gone
     repeated: int = _count()  # rows whose request is that of another row of the job
     reused: int = _count()  # rows with the answer of an earlier job
     following: int = _count()  # repeated rows that wait for their answer
@@ -107,6 +110,9 @@ class Batch(SQLModel, table=True):
     window_ends_at: float | None = None
     refusals: int = 0
     note: str | None = None
+    cleaned_at: float | None = None  # its files at the provider are deleted, or left for good
+    clean_at: float | None = None  # not tried again before
+    clean_tries: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
 
 
 class Submission(SQLModel, table=True):

@@ -142,7 +142,7 @@ class Outcomes:
             )
             if count:
                 follow_anew(connection, batch.job_id)
-                connection.execute(update(JOB).where(JOB.c.id == batch.job_id).values(merged_at=None))
+                connection.execute(update(JOB).where(JOB.c.id == batch.job_id).values(merged_at=None, written_at=None))
         return count
 
     def _close(

@@ -129,6 +129,7 @@ class NewJob:
     spool: str  # the spool folder of this job's objects
     deadline: float | None = None
     output_known: str | None = None  # states of the files that a merge may replace at `output_path`
+    keep_remote: bool = False  # its files at the provider are left to their expiry
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from batchctl_store import models
 from batchctl_store.batches import Batches
 from batchctl_store.database import Database
 from batchctl_store.jobs import Jobs
+from batchctl_store.keeping import Keeping
 from batchctl_store.outcomes import Outcomes
 from batchctl_store.rows import Rows
 from batchctl_store.sources import Sources
@@ -29,6 +30,7 @@ class Repository:
         self.rows = Rows(self._db, self.batches)
         self.outcomes = Outcomes(self._db)
         self.sources = Sources(self._db)
+        self.keeping = Keeping(self._db, self.jobs, self.batches)
         self.store_id = self._store_id()
 
     def close(self) -> None:

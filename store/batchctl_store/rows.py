@@ -227,7 +227,14 @@ class Rows:
                 connection.execute(
                     update(JOB)
                     .where(JOB.c.id == job.id)
-                    .values(finished_at=None, merged_at=None, merge_error=None, cancel_requested_at=None, replan_at=now)
+                    .values(
+                        finished_at=None,
+                        merged_at=None,
+                        merge_error=None,
+                        written_at=None,
+                        cancel_requested_at=None,
+                        replan_at=now,
+                    )
                 )
                 add_event(
                     connection,

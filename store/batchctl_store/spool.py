@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import struct
 import sys
 import zlib
@@ -86,18 +87,43 @@ class Spool:
 
     def names(self, prefix: str = "") -> Iterator[str]:
         """Names that begin with `prefix`, sorted."""
-        found = (path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file())
+        folder = prefix.rpartition("/")[0]
+        start = self.root / folder if _NAME.fullmatch(folder) else self.root
+        found = (path.relative_to(self.root) for path in start.rglob("*") if path.is_file())
         names = (path.as_posix() for path in found if path.parts[0] != _TEMPORARY)
         return iter(sorted(name for name in names if name.startswith(prefix) and _NAME.fullmatch(name)))
 
-    def sweep(self) -> int:
-        """Remove what writers that died left behind, and say how many files that was; live writers are left alone."""
-        removed = 0
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The objects below a folder by name, with the bytes that each takes on disk."""
+        found = {}
+        for name in self.names(f"{folder}/"):
+            with contextlib.suppress(SpoolError):
+                found[name] = self.disk_bytes(name)
+        return found
+
+    def folders(self, parent: str) -> dict[str, float]:
+        """The folders in a folder by name, with the time (UTC epoch seconds) of the last change in each."""
+        found = {}
+        with contextlib.suppress(FileNotFoundError):
+            for path in self._path(parent).iterdir():
+                if path.is_dir():
+                    found[f"{parent}/{path.name}"] = path.stat().st_mtime
+        return found
+
+    def drop(self, folder: str) -> None:
+        """Delete a folder with all its objects; one that is not there is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._path(folder))
+
+    def sweep(self, *, dry: bool = False) -> dict[str, int]:
+        """Remove what writers that died left behind; live writers are left alone. Returns files and their bytes."""
+        removed = {}
         for path in sorted((self.root / _TEMPORARY).glob("*")):
             with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-                removed += 1
+                removed[path.name] = os.fstat(file.fileno()).st_size
+                if not dry:
+                    path.unlink()
         return removed
 
     def _path(self, name: str) -> Path:

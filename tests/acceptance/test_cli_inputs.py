@@ -16,6 +16,13 @@ from tests.acceptance.shell import ROOT, Shell
 from tests.acceptance.test_cli_refusals import nothing_happened
 
 
+@pytest.fixture(autouse=True)
+def files_are_kept(shell: Shell) -> None:
+    """The provider's files are left after a merge, so that they can be looked at."""
+    with (shell.folder / "batchctl.toml").open("a", encoding="utf-8") as file:
+        file.write("[retention]\nkeep_remote_files = true\n")
+
+
 def written(name: str, lines: list[Any]) -> None:
     Path(name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 

@@ -486,3 +486,14 @@ class AdapterContract:
         for _ in range(2):
             adapter.delete_upload(uploads["s-1-1"] or "")
         assert [one.upload_id for one in adapter.list_uploads("s-")] == [uploads["s-2-1"]]
+
+    def test_case_32_result_files_are_deleted_as_uploads_are_and_their_batch_stays(self, start: Start) -> None:
+        world = start()
+        adapter = world.open()
+        sent, batch, _ = run(world, adapter)
+        for file in (sent.upload_id or "", *batch.files):
+            adapter.delete_upload(file)
+            adapter.delete_upload(file)
+        with pytest.raises(RemoteGone):
+            b"".join(adapter.fetch(batch.files[0]))
+        assert look(adapter, batch.remote_id).files == batch.files

@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import groupby
 from typing import Any
 
-from batchctl_store.records import BATCH_MOVES, BatchState, Job
+from batchctl_store.records import BATCH_MOVES, CLOSED, BatchState, Job
 from tests.simulation.remote import AUTOMATIC, FOREVER, RESULTS, Batch, Row
 from tests.simulation.world import World
 
@@ -42,6 +42,22 @@ def is_waste(world: World, earlier: Batch, later: Batch) -> bool:
     return hidden and waited and earlier.told_at > later.created_at
 
 
+def may_be_deleted(world: World, handle: str) -> Iterator[str]:
+    """A file goes once its job is merged and no try of its batch may answer or turn up, or as a fence, or unsent."""
+    file = world.remote.files.get(handle)
+    tag = world.remote.batches[handle.partition("/")[0]].tag if file is None else file.name
+    batch = world.store.batches.get(int(tag.split("-")[1]))
+    if file is not None and batch.state not in CLOSED - {BatchState.CANCELED}:
+        return  # a fence, an orphan, or dropped with a batch that was never sent
+    if file is not None and batch.state is BatchState.CANCELED and not batch.submissions:
+        return
+    job, now = world.store.jobs.get(batch.job_id), world.clock.now()
+    if job.merged_at is None:
+        yield f"{handle} is deleted although {job.name} is not merged"
+    if batch.open_submission or batch.live or any(s.watched(now) for s in batch.submissions):
+        yield f"{handle} is deleted although a try of batch {batch.id} may still answer or turn up"
+
+
 def cheap(world: World) -> list[str]:
     """Checked after every pass, from the database alone."""
     found = list(world.violations)
@@ -61,6 +77,7 @@ def thorough(world: World) -> list[str]:
         found += _attempts(world, db)
         found += _known(world, db)
         found += _waste_is_told(world, db)
+        found += _cleaned(world, db)
     for job in world.store.jobs.all():
         found += _finished(world, job)
     return found
@@ -185,6 +202,32 @@ def _waste_is_told(world: World, db: sqlite3.Connection) -> Iterator[str]:
         known = db.execute("SELECT remote_id FROM submission WHERE tag = ?", (batch.tag,)).fetchone()
         if wasted and known and known[0] and not any(batch.remote_id in text or batch.tag in text for text in texts):
             yield f"{batch.remote_id} was paid for twice and no event says so"
+
+
+def _cleaned(world: World, db: sqlite3.Connection) -> Iterator[str]:
+    """Nothing of a merged job is left at the provider, but where a row is missing, or deleting failed at the end."""
+    if world.retention.keep_remote_files or any(spell.kind == "rotated" for spell in world.faults.spells):
+        return  # a key that sees no file takes it for deleted
+    now = world.clock.now()
+    for row in db.execute(
+        "SELECT b.id, b.cleaned_at, b.clean_at FROM batch b JOIN job j ON j.id = b.job_id WHERE j.merged_at IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM tally t WHERE t.batch_id = b.id AND t.outcome IN ('missing', 'gone'))"
+        " AND NOT EXISTS (SELECT 1 FROM event e WHERE e.batch_id = b.id AND e.text LIKE '%left to their expiry%')"
+    ):
+        batch = world.store.batches.get(row["id"])
+        awaited = batch.live or any(s.watched(now) for s in batch.submissions)
+        if awaited or row["clean_at"] is not None:
+            continue
+        if row["cleaned_at"] is None:
+            waiting = db.execute("SELECT 1 FROM batch WHERE clean_at > ?", (now,)).fetchone()
+            if not waiting and not any(account.paused_at for account in world.store.batches.accounts().values()):
+                yield f"batch {batch.id} is not cleaned up behind"
+            continue
+        results = {file for s in batch.submissions for file in s.files} - world.remote.deleted
+        names = {f.name: f.file_id for f in world.remote.files.values() if not f.deleted}
+        uploads = {file for name, file in names.items() if name.startswith(f"{world.store.store_id}-{batch.id}-")}
+        for handle in results | uploads:
+            yield f"{handle} of batch {batch.id} is still at the provider"
 
 
 def _finished(world: World, job: Job) -> Iterator[str]:

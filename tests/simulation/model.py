@@ -188,6 +188,7 @@ class ModelAdapter:
 
     def fetch(self, handle: str) -> Iterator[bytes]:
         self._read("fetch")
+        assert handle not in self._remote.deleted, f"{handle} is fetched after it was deleted"
         remote_id, _, name = handle.partition("/")
         batch = self._remote.batches[remote_id]
         if self._rotated() or name in batch.gone_files:
@@ -237,8 +238,8 @@ class ModelAdapter:
 
     def delete_upload(self, upload_id: str) -> None:
         self._read("delete_upload")
-        if file := self._remote.files.get(upload_id):
-            file.deleted = not self._rotated()
+        if not self._rotated():
+            self._remote.delete(upload_id)
         self._effect("delete_upload.after")
 
     def list_uploads(self, prefix: str) -> Iterator[Upload]:

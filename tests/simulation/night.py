@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from batchctl.engine import wishes
@@ -31,13 +31,14 @@ class Habits:
     cancels: float | None  # when a job is canceled
     pauses: float | None
     retries: int  # how often failed rows are sent again once a job is over
+    collects: bool = False  # and what nothing needs is deleted before
 
 
 def run_seed(worlds: Worlds, seed: int) -> World:
     """Play one seed to its end and check everything. Raises Violated."""
     random = Random(seed)
     faults = draw(random, START)
-    habits = _habits(random)
+    habits = replace(_habits(random), collects=Random(f"{seed}/collects").random() < 0.5)
     profile = Profile(
         name="model",
         models={"m": "model-1"},
@@ -101,6 +102,8 @@ def _live(world: World, random: Random, habits: Habits) -> None:
         jobs = world.store.jobs.all()
         _wish(world, random, habits, jobs)
         if not any(job.open for job in jobs):
+            if habits.collects:
+                world.collect(dies_after=random.randint(1, 12) if habits.kills else None)
             if retries and any(world.retry(job, _named(random)) for job in jobs):
                 retries -= 1
                 continue
@@ -108,6 +111,7 @@ def _live(world: World, random: Random, habits: Habits) -> None:
             if not world.store.batches.load(open_at=world.clock.now()):
                 if _comes_back(world):
                     continue
+                world.tick()  # the pass before may have been killed; this one only cleans up behind
                 return
             world.clock.sleep(6 * HOUR)  # only watched from here on
             continue

@@ -215,7 +215,8 @@ class Plan:
 
 
 class Remote:
-    """The provider. It outlives every client; `on_create` hears of each batch before it counts as created."""
+    """The provider. It outlives every client; `on_create` hears of each batch before it counts as created, `on_delete`
+    of each file, uploaded or of results, before it is deleted."""
 
     def __init__(
         self, clock: Clock, seed: object, faults: Faults, *, window_s: float, run_s: float = 10 * MINUTE
@@ -227,6 +228,8 @@ class Remote:
         self.by_text: dict[str, list[Batch]] = defaultdict(list)
         self.plans: list[Plan] = []
         self.on_create: Callable[[Batch], None] = lambda batch: None
+        self.on_delete: Callable[[str], None] = lambda handle: None
+        self.deleted: set[str] = set()  # handles of result files
         self.sent: dict[str, int] = defaultdict(int)  # text -> how often it was in a batch that ran or may run
 
     def store(self, name: str, lines: Sequence[bytes]) -> File:
@@ -254,6 +257,14 @@ class Remote:
             self.by_text[row.text].append(batch)
             self.sent[row.text] += batch.fate == "runs"
         return batch
+
+    def delete(self, handle: str) -> None:
+        """A file is deleted, uploaded or of results; one that is not there is passed over."""
+        self.on_delete(handle)
+        if file := self.files.get(handle):
+            file.deleted = True
+        elif handle.partition("/")[0] in self.batches:
+            self.deleted.add(handle)
 
     def _enqueued(self) -> int:
         now = self.clock.now()

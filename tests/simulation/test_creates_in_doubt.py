@@ -5,6 +5,7 @@ from __future__ import annotations
 from batchctl.engine import wishes
 from batchctl.engine.locks import ownership
 from batchctl.engine.submit import upload
+from batchctl.retention import Retention
 from batchctl_store.records import BatchState, SubmissionState
 from tests.simulation.conftest import Make
 from tests.simulation.faults import HOUR, MINUTE, Faults, Spell
@@ -19,11 +20,17 @@ def live_files(world: World) -> list[str]:
     return [file.name for file in world.remote.files.values() if not file.deleted]
 
 
+def keep_files(world: World) -> None:
+    """Merged jobs leave their files at the provider: what is deleted is deleted for another reason."""
+    world.retention = Retention(keep_remote_files=True)
+
+
 def state(world: World) -> BatchState:
     return world.store.batches.get(1).state
 
 
 def test_case_28_killed_after_the_upload_reply_leaves_no_orphan_file(world: World) -> None:
+    keep_files(world)
     world.submit(3)
     assert world.tick(dies_at="upload.after") is None
     assert state(world) is BatchState.UPLOADING
@@ -70,6 +77,7 @@ def test_case_27_a_create_answered_500_is_looked_for_and_not_repeated(make: Make
 
 
 def test_a_create_that_never_happened_is_proved_absent_before_the_next(world: World) -> None:
+    keep_files(world)
     world.force("create", "undone")
     world.submit(3)
     sent_at = world.clock.now()
@@ -87,6 +95,7 @@ def test_a_create_that_never_happened_is_proved_absent_before_the_next(world: Wo
 
 
 def test_the_proof_survives_a_death_between_fence_and_last_look(world: World) -> None:
+    keep_files(world)
     world.force("create", "undone")
     world.submit(3)
     world.run(

@@ -8,6 +8,7 @@ from batchctl.engine import wishes
 from batchctl.engine.intake import Order, create_job
 from batchctl.engine.locks import Busy, exclusive
 from batchctl.errors import UserError
+from batchctl.retention import Retention
 from batchctl_adapters.base import Outcome
 from batchctl_store.records import Job
 from tests.simulation.conftest import Make
@@ -50,6 +51,7 @@ def test_case_05_a_cancel_that_takes_long_is_waited_for(world: World) -> None:
 
 
 def test_cancel_drops_what_was_not_sent(world: World) -> None:
+    world.retention = Retention(keep_remote_files=True)
     world.force("create", "ok", "queue")
     job = world.submit(6, max_batch_requests=2)
     world.tick()

@@ -19,10 +19,12 @@ from typing import Any, Self
 
 from sqlalchemy import Connection
 
-from batchctl.engine import wishes
+from batchctl.engine import keep, wishes
 from batchctl.engine.context import Engine
+from batchctl.engine.holdings import alone
 from batchctl.engine.intake import Order, create_job
 from batchctl.engine.tick import Report, run_pass
+from batchctl.retention import Retention
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Outcome
 from batchctl_adapters.profile import Profile
@@ -64,6 +66,10 @@ class KillableSpool(Spool):
     def delete(self, name: str) -> None:
         self._effect("spool.delete")
         super().delete(name)
+
+    def drop(self, folder: str) -> None:
+        self._effect("spool.drop")
+        super().drop(folder)
 
 
 class KillableWriter(FrameWriter):
@@ -123,12 +129,14 @@ class World:
         )
     )
     run_s: float = 600.0
+    retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:
         self.random = Random(f"{self.seed}/world")
         self.clock = SimulatedClock(START)
         self.remote = Remote(self.clock, self.seed, self.faults, window_s=self.profile.window_s, run_s=self.run_s)
         self.remote.on_create = self._created
+        self.remote.on_delete = self._deleted
         self.trace: list[str] = []
         self.notes: list[str] = []
         self.process = Process(self)
@@ -174,6 +182,7 @@ class World:
             home=self.folder,
             profile=lambda _: self.profile,
             adapter=adapter,
+            retention=self.retention,
         )
 
     def submit(self, rows: int, *, job: str = "a", texts: Sequence[str] | None = None, **order: Any) -> Job:
@@ -254,6 +263,22 @@ class World:
             self.retried.update({self.texts[job.id][row]: self.clock.now() for row in rows})
         return count
 
+    def collect(self, *, dies_after: int | None = None) -> None:
+        """The user's `gc --older-than 0s`; it may be killed, and is typed again then."""
+        for dies in (dies_after, None):
+            self.process = Process(self, dies)
+            gone = keep.Gone()
+            try:
+                with alone(self.engine):
+                    keep.let_go(self.engine, keep.choose(self.engine, files_s=0.0, jobs_s=None), gone)
+            except Killed:
+                self.restart()
+                continue
+            finally:
+                self.process = Process(self)
+            self.say(f"collected {gone.total} bytes of {', '.join(gone.trimmed)}")
+            return
+
     def output(self, job: Job) -> list[dict[str, Any]]:
         """The merged file, as records."""
         path = Path(job.output_path or "")
@@ -281,6 +306,13 @@ class World:
 
         self.say(f"{batch.remote_id} of {batch.upload_id} as {batch.tag}: {len(batch.rows)} rows, {batch.fate}")
         self.violations += may_be_sent(self, batch)
+
+    def _deleted(self, handle: str) -> None:
+        """Promise 1, likewise: at the moment a file is deleted."""
+        from tests.simulation.invariants import may_be_deleted
+
+        self.say(f"{handle} is deleted")
+        self.violations += may_be_deleted(self, handle)
 
 
 def _told(event: Any) -> str:

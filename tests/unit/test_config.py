@@ -11,6 +11,7 @@ import pytest
 
 from batchctl.config import load_settings
 from batchctl.errors import UsageError
+from batchctl.retention import DAY, Retention
 
 
 def write(folder: Path, text: str) -> Path:
@@ -47,12 +48,18 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
         key_file = "keys/mine"
         [keys.other]
         key_file = "/etc/other.key"
+        [retention]
+        auto = false
+        files = "36h"
+        jobs = "52w"
+        keep_remote_files = true
     """
     write(tmp_path, text)
     settings = load_settings(tmp_path, {"BATCHCTL_HOME": str(tmp_path / "home")})
     assert settings.home == tmp_path / "home"
     assert settings.profiles == {"mine": {"base_url": "http://localhost:8000/v1", "models": {"small": "m-1"}}}
     assert settings.key_files == {"mine": tmp_path / "keys/mine", "other": Path("/etc/other.key")}
+    assert settings.retention == Retention(False, 36 * 3_600, 364 * DAY, True)
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.provider = "x"  # type: ignore[misc]
 
@@ -76,6 +83,11 @@ def test_without_a_file_there_are_defaults(tmp_path: Path) -> None:
         ("[keys.mine]\nkey_flie = 'x'", "keys.mine.key_flie: unknown key (did you mean key_file?)"),
         ("[keys.mine]\nkey_file = 1", "keys.mine.key_file: must be a path"),
         ("[keys.mine]", "keys.mine.key_file: must be a path"),
+        ("retention = 3", "retention: must be a table"),
+        ("[retention]\nfile = '3d'", "retention.file: unknown key (did you mean files?)"),
+        ("[retention]\nauto = 'no'", "retention.auto: must be true or false"),
+        ("[retention]\nfiles = 30", "retention.files: 30 is no span of time"),
+        ("[retention]\njobs = '1 year'", "retention.jobs: '1 year' is no span of time"),
     ],
 )
 def test_what_is_wrong_is_named_with_the_fix(tmp_path: Path, text: str, expected: str) -> None:

@@ -36,7 +36,12 @@ class _Engine:
 def new_job(store: Repository, rows: int) -> Job:
     fields: dict[str, Any] = dict.fromkeys(NewJob.__dataclass_fields__, "x")
     fields |= {"columns": (), "rows": rows, "max_attempts": 3, "output_path": None, "deadline": None}
-    fields |= {"max_batch_requests": None, "max_batch_bytes": None, "spool": f"s{len(store.jobs.all())}"}
+    fields |= {
+        "max_batch_requests": None,
+        "max_batch_bytes": None,
+        "spool": f"s{len(store.jobs.all())}",
+        "keep_remote": False,
+    }
     return store.jobs.create(NewJob(**fields), now=0.0, owner="o", again=True, same_within_s=0.0)
 
 

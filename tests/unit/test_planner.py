@@ -271,3 +271,27 @@ def test_decide_depends_on_its_arguments_alone(
     assert decide(state, now) == decide(state, now)
     later = next_time(state, now)
     assert later is None or later > now
+
+
+@pytest.mark.parametrize("state", sorted(BatchState))
+def test_only_batches_that_are_closed_are_cleaned_up_behind(state: BatchState) -> None:
+    decisions = planner.cleanups([batch(state, attempt(SubmissionState.DONE))], {}, NOW)
+    assert bool(decisions) is (state in CLOSED)
+
+
+@pytest.mark.parametrize("state", sorted(SubmissionState))
+def test_no_file_goes_while_a_try_may_answer_or_turn_up(state: SubmissionState) -> None:
+    def cleaned(**values: Any) -> bool:
+        tries = attempt(SubmissionState.DONE), attempt(state, n=2, **values)
+        return bool(planner.cleanups([batch(BatchState.COLLECTED, *tries)], {}, NOW))
+
+    awaited = state in (SubmissionState.OPEN, SubmissionState.ACCEPTED, SubmissionState.LATE)
+    assert cleaned() is not awaited
+    assert cleaned(watch_until=NOW) is not awaited
+    assert cleaned(watch_until=NOW + 1) is not (awaited or state is SubmissionState.ABSENT)
+
+
+def test_nothing_is_cleaned_up_behind_while_the_account_is_paused() -> None:
+    spent, account = [batch(BatchState.COLLECTED)], Account("acc", paused_at=NOW - 60)
+    assert planner.cleanups(spent, {"acc": account}, NOW) == []
+    assert planner.cleanups(spent, {"acc": replace(account, not_before=NOW)}, NOW) == [planner.Clean(spent[0])]

@@ -266,6 +266,17 @@ def test_batch_numbers_are_never_used_again(store: Repository) -> None:
     assert [batch.id for batch in batches] == [2]
 
 
+def test_a_read_that_is_under_way_blocks_no_writer(store: Repository) -> None:
+    job, _ = planned(store)
+    rows = store.rows.merged(job.id)
+    next(rows)
+    with closing(sqlite3.connect(path_of(store), timeout=0)) as other:
+        other.execute("UPDATE job SET paused_at = 1.0")
+        other.commit()
+    assert len(list(rows)) == 9
+    assert store.jobs.get(job.id).paused_at == 1.0
+
+
 def schema(path: Path) -> list[tuple[str, str, str]]:
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'").fetchall()
