@@ -77,6 +77,7 @@ class Taken:
     sizes: Numbers  # bytes of each row's body
     envelope: int  # bytes of each line besides its body
     groups: Groups
+    repeats: bool  # two rows ask the same
 
 
 def create_job(engine: Engine, order: Order) -> Job:
@@ -131,7 +132,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
                 raise problem
             columns = prepare.columns(table.columns)
             check_expected(order.task, table)
-        keys.write(spool, f"{folder}/{KEYS}", context_of(order.task, profile, prepare.kind))
+        repeats = keys.write(spool, f"{folder}/{KEYS}", context_of(order.task, profile, prepare.kind))
     except BaseException:
         _drop(engine, folder)
         raise
@@ -139,7 +140,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         rendered = read.sha256
     envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}", kind=prepare.kind)) - 2
     hashed = _digest([rendered, sorted(columns)])
-    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups)
+    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups, repeats)
 
 
 def check_expected(task: Task, table: Table) -> None:
@@ -179,7 +180,7 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
         raise _is_there(same.name, reuse=order.reuse) from same
     try:
         store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), iter(taken.groups))
-        share(engine, job, dedupe=order.dedupe, reuse=order.reuse)
+        share(engine, job, dedupe=order.dedupe and taken.repeats, reuse=order.reuse)
         plan_rows(engine, job)
         store.jobs.update(job.id, now=engine.clock.now(), event="ready to be sent", ready_at=engine.clock.now())
     except BaseException:

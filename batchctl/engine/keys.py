@@ -60,12 +60,15 @@ class Keys:
         key = blake2b(body, digest_size=_KEY).digest()
         self._sorter.add(key[0], key + row.to_bytes(_ROW, "big"))
 
-    def write(self, spool: Spool, name: str, context: bytes) -> None:
-        """Store them under this name; keys of other contexts are not comparable."""
+    def write(self, spool: Spool, name: str, context: bytes) -> bool:
+        """Store them under this name; keys of other contexts are not comparable. True where two rows ask the same."""
+        repeats = False
         with spool.writer(name) as writer:
             writer.write(_HEADER.pack(context, *self._sorter.counts()))
             for records in self._sorter.buckets():
                 writer.write(b"".join(records))
+                repeats = repeats or len(set(map(key_of, records))) < len(records)
+        return repeats
 
     def repeated(self) -> Iterator[int]:
         """The rows that ask the same as an earlier one, in no order."""

@@ -57,7 +57,7 @@ def share(engine: Engine, job: Job, *, dedupe: bool, reuse: bool) -> None:
         if own is None:
             return
         earlier = _earlier(engine, job, own, stack, MOST_JOBS if reuse else HINTED_JOBS)
-        for number in range(BUCKETS):
+        for number in range(BUCKETS) if dedupe or earlier else ():
             for row, source, source_row in _bucket(job.id, own, earlier, number, dedupe=dedupe, reuse=reuse):
                 record = b"".join(part.to_bytes(8, "big") for part in (row, source, source_row))
                 marks.add(row * BUCKETS // job.rows, record)

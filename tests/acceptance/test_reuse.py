@@ -184,3 +184,15 @@ def test_python_dedupes_and_reuses(answered: Shell) -> None:
     assert name == "moods-2" and batchctl.status(name).reused == 4
     name = batchctl.submit("task.yaml", "rows.jsonl", provider="rehearsal", dedupe=False, again=True, tick=False)
     assert batchctl.status(name).repeated == 0
+
+
+def test_answers_are_reused_after_gc_and_outlive_their_job(answered: Shell) -> None:
+    answered.ok("gc", "--older-than", "0s")
+    answered.ok("submit", "task.yaml", "rows.jsonl", *TO, "-o", "again.jsonl", "--reuse")
+    answered.ok("gc", "--forget", "moods-1", "--yes")
+    assert [row["label"] for row in rows_of("again.jsonl")] == [row["label"] for row in rows_of("first.jsonl")]
+    answered.ok("results", "moods-2", "-o", "later.jsonl")
+    assert rows_of("later.jsonl") == rows_of("again.jsonl")
+    assert "which was forgotten" in answered.ok("show", "moods-2", "1").out
+    assert reused(answered) == 4
+    assert sent(answered) == 3
