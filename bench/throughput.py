@@ -15,6 +15,7 @@ from bench.figures import Figure
 
 HERE = Path(__file__).parent
 QUICK_ROWS = 200_000  # fewer would measure the imports
+RUNS = 3  # one slow run is no figure
 FEW, MANY = 100_000, 1_000_000
 BUILD, MERGE = 2.5, 2.0  # times the floor's CPU
 MOST_RSS_MB = 150.0
@@ -25,11 +26,11 @@ DISK = 1.5  # times the bytes of all requests and answers
 def measure(*, quick: bool) -> list[Figure]:
     """CPU seconds of both halves beside the floor's, peak memory, and what lies on the disk in the end.
 
-    Quick: some rows, once. Else a million rows, and the memory of a tenth of them beside theirs.
+    Quick: fewer rows. Else a million rows, and the memory of a tenth of them beside theirs.
     """
     if quick:
-        return _figures(QUICK_ROWS, [_measured(QUICK_ROWS)])
-    few, many = [_measured(FEW) for _ in range(3)], _measured(MANY)
+        return _figures(QUICK_ROWS, [_measured(QUICK_ROWS) for _ in range(RUNS)])
+    few, many = [_measured(FEW) for _ in range(RUNS)], _measured(MANY)
     growth = Figure("peak RSS, 1000k beside 100k", _peak([many]), median(_peak([run]) for run in few), "MB", RSS_GROWTH)
     return [*_figures(FEW, few)[:2], *_figures(MANY, [many]), growth]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,7 +31,8 @@ class Numbers(Sequence[int]):
         self._held.append(number)
         if len(self._held) >= _HELD:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 -- it is nameless
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 -- closed with this
+                weakref.finalize(self, self._file.close)
             self._file.write(self._held)
             self._written += len(self._held)
             self._held = array("Q")
