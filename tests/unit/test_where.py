@@ -122,7 +122,12 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\"'
 CELLS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 
 
-@given(name=NAMES, cell=CELLS, value=st.text(st.characters(exclude_categories=["Cs"])))
+VALUES = st.text(st.characters(exclude_categories=["Cs"])).filter(
+    lambda value: not value.startswith("=")
+)  # `==` is `=`
+
+
+@given(name=NAMES, cell=CELLS, value=VALUES)
 def test_a_quoted_column_is_any_column_and_a_condition_and_its_opposite_part_the_rows(
     name: str, cell: Any, value: str
 ) -> None:
