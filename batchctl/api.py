@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from batchctl.engine.context import Engine
     from batchctl.following import Standing
     from batchctl.inputs import Format as InputFormat
-    from batchctl.joining import Accounting, Joined, Joiner
-    from batchctl.outputs import Format
-    from batchctl.picking import Pick
+    from batchctl.outputs.files import Format
+    from batchctl.outputs.joining import Accounting, Joined, Joiner
+    from batchctl.outputs.picking import Pick
     from batchctl_store.records import Job
 
 P = ParamSpec("P")
@@ -224,9 +224,9 @@ class Results:
 
         Raises UserError where the job is not finished (unless `partial` or `follow`).
         """
-        from batchctl.delivery import require_finished
-        from batchctl.joining import Joiner
-        from batchctl.picking import picked
+        from batchctl.outputs.delivery import require_finished
+        from batchctl.outputs.joining import Joiner
+        from batchctl.outputs.picking import picked
         from batchctl.session import named, opened
 
         with _explaining(), opened(offline=True) as engine:
@@ -243,7 +243,7 @@ class Results:
             self.accounting = joiner.accounting
 
     def _followed(self, engine: Engine, job: Job) -> Iterator[ResultRow]:
-        from batchctl.delivery import LOOK_S, Followed
+        from batchctl.outputs.delivery import LOOK_S, Followed
         from batchctl.reading import read
         from batchctl.verdict import reason
 
@@ -264,7 +264,7 @@ class Results:
         self, path: Name, *, format: Format | None = None, force: bool = False, id_column: str | None = None
     ) -> Accounting:
         """Write the rows to a file, whole or not at all. `format` is by default what the file's name ends in."""
-        from batchctl.delivery import deliver, require_finished, require_free
+        from batchctl.outputs.delivery import deliver, require_finished, require_free
         from batchctl.session import named, opened
 
         if self._follow:
@@ -293,7 +293,7 @@ def results(
 
     Nothing is read before they are iterated over or written.
     """
-    from batchctl.picking import Pick
+    from batchctl.outputs.picking import Pick
 
     conditions = (where,) if isinstance(where, str) else tuple(where)
     return Results(str(job), Pick(conditions, sample, seed), partial=partial, follow=follow)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from batchctl.answers import AnswerColumns
-from batchctl.columns import ColumnType, Vectors, infer_types
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
-from batchctl.joining import Accounting, Joiner
-from batchctl.outputs import Announce, Format, format_of, open_output, state_of
-from batchctl.picking import Pick, picked
-from batchctl.provider_lines import provider_lines
+from batchctl.outputs.columns import ColumnType, Vectors, infer_types
+from batchctl.outputs.files import Announce, Format, format_of, open_output, state_of
+from batchctl.outputs.joining import Accounting, Joiner
+from batchctl.outputs.picking import Pick, picked
+from batchctl.outputs.provider_lines import provider_lines
 from batchctl_adapters.vectors import unpack
 from batchctl_store.records import Job, StoreError
 from batchctl_store.spool import SpoolError

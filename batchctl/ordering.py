@@ -72,9 +72,9 @@ def provider_of(given: str | None, settings: Settings) -> str:
 def order_of(asked: Asked, options: Options, settings: Settings) -> Order:
     """The order, after all checks that need no store. Raises UsageError, TaskError or InputError."""
     from batchctl.composition import find_profile, require_key
-    from batchctl.delivery import require_free
     from batchctl.engine.intake import Order
-    from batchctl.outputs import check_output
+    from batchctl.outputs.delivery import require_free
+    from batchctl.outputs.files import check_output
 
     chosen = provider_of(options.provider, settings)
     task = asked.load()

@@ -12,10 +12,10 @@ from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, PAUSED, command, json_option, on_interrupt
 from batchctl.cli.reading import JOB
 from batchctl.errors import UsageError
-from batchctl.outputs import Format
+from batchctl.outputs.files import Format
 
 if TYPE_CHECKING:
-    from batchctl.joining import Accounting
+    from batchctl.outputs.joining import Accounting
 
 
 @command("results", exits=(FAILED_ROWS, PAUSED))
@@ -62,8 +62,8 @@ def results(
     final. It only reads: `tick` (from cron) or `wait` does the work meanwhile. docs/results.md has examples.
     """
     from batchctl.cli import passes
-    from batchctl.delivery import deliver, require_finished, require_free
-    from batchctl.picking import Pick
+    from batchctl.outputs.delivery import deliver, require_finished, require_free
+    from batchctl.outputs.picking import Pick
 
     on_interrupt("no file was written; nothing is lost")
     if as_json and target is None:

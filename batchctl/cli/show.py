@@ -17,7 +17,7 @@ from batchctl.cli.reading import JOB
 from batchctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchctl.rowview import Attempt, RowView
+    from batchctl.outputs.rowview import Attempt, RowView
 
 _INDENT = "  "
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -41,7 +41,7 @@ def show(job: str, row: int | None, conditions: tuple[str, ...], as_json: bool) 
     Reads the store only.
     """
     from batchctl.cli import passes
-    from batchctl.rowview import find_row, view_row
+    from batchctl.outputs.rowview import find_row, view_row
 
     if (row is None) == (not conditions):
         raise UsageError("name a row: its number, or --where EXPR", hint="such as: batchctl show JOB 1")

@@ -14,9 +14,9 @@ from batchctl.errors import UsageError
 
 if TYPE_CHECKING:
     from batchctl.engine.context import Engine
-    from batchctl.joining import Accounting
-    from batchctl.outputs import Format
-    from batchctl.picking import Pick
+    from batchctl.outputs.files import Format
+    from batchctl.outputs.joining import Accounting
+    from batchctl.outputs.picking import Pick
     from batchctl_store.records import Job
 
 _HELD = 256  # lines written at once
@@ -50,8 +50,8 @@ def trail(
     engine: Engine, job: Job, pick: Pick, target: Path | None, format: Format | None
 ) -> tuple[int | None, Accounting]:
     """Write the job's rows as they become final. Returns 6 where a person is needed (else None), and the accounting."""
-    from batchctl.delivery import LOOK_S, Followed
-    from batchctl.outputs import check_output, format_of, jsonl_line
+    from batchctl.outputs.delivery import LOOK_S, Followed
+    from batchctl.outputs.files import check_output, format_of, jsonl_line
 
     if (format or (format_of(target) if target else None) or "jsonl") != "jsonl":
         raise UsageError("--follow writes JSONL only", hint="write other formats once the job is finished")

@@ -21,7 +21,7 @@ from batchctl.engine.reuse import share
 from batchctl.errors import InputError, UsageError
 from batchctl.inputs import Format, Named, Table, open_table
 from batchctl.lint import lint, refuse
-from batchctl.outputs import state_of
+from batchctl.outputs.files import state_of
 from batchctl.render import model_of
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Kind

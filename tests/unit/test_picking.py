@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchctl.picking import sample
+from batchctl.outputs.picking import sample
 
 
 @given(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from batchctl.joining import Joined
-from batchctl.provider_lines import renamed
-from batchctl.rebuilding import rebuilt
+from batchctl.outputs.joining import Joined
+from batchctl.outputs.provider_lines import renamed
+from batchctl.outputs.rebuilding import rebuilt
 from batchctl.rowjson import to_json
 from batchctl_adapters.base import Kind, Outcome
 from batchctl_adapters.openai_results import parse_result

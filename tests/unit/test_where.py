@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchctl.errors import UsageError
-from batchctl.where import Columns, Where
+from batchctl.outputs.where import Columns, Where
 
 COLUMNS = Columns(["lang", "my column", "a=b", "n", "café"], ["label", "outcome", "error", "attempts", "batch"])
 ROW = {"lang": "en", "my column": "x y", "a=b": 3, "n": "007", "café": None}

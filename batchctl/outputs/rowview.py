@@ -8,8 +8,8 @@ from typing import Any
 
 from batchctl.engine.context import Engine, custom_id
 from batchctl.errors import UsageError
-from batchctl.joining import Joiner
-from batchctl.picking import Pick, picked
+from batchctl.outputs.joining import Joiner
+from batchctl.outputs.picking import Pick, picked
 from batchctl.rowjson import parse_exactly, parse_object
 from batchctl_store.records import Batch, Job, RowResult, SubmissionState
 from batchctl_store.spool import SpoolError

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol, Self
 
-from batchctl.columns import ColumnType, Vectors
 from batchctl.errors import UsageError
+from batchctl.outputs.columns import ColumnType, Vectors
 from batchctl.rowjson import escape_separators, parse_object, to_json
 
 Format = Literal["jsonl", "csv", "tsv", "parquet", "openai"]
@@ -84,7 +84,7 @@ def open_output(
         case "tsv":
             return _CsvWriter(target, names, delimiter="\t")
         case _:
-            from batchctl.parquet import ParquetRows
+            from batchctl.outputs.parquet import ParquetRows
 
             return ParquetRows(target, {name: (types or {}).get(name, ColumnType.TEXT) for name in names})
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from batchctl.engine.context import Engine
-from batchctl.joining import Joined, Joiner
-from batchctl.where import Columns, Where
+from batchctl.outputs.joining import Joined, Joiner
+from batchctl.outputs.where import Columns, Where
 from batchctl_store.records import Job
 
 

@@ -20,8 +20,8 @@ from batchctl.answers import Judge
 from batchctl.engine.collect import row_result
 from batchctl.engine.context import Engine, row_of
 from batchctl.errors import UsageError
-from batchctl.joining import Joined, Joiner
-from batchctl.rebuilding import rebuilt
+from batchctl.outputs.joining import Joined, Joiner
+from batchctl.outputs.rebuilding import rebuilt
 from batchctl.rowjson import parse_exactly, parse_object, to_json
 from batchctl_adapters.base import BadLine
 from batchctl_store.records import Batch, Job

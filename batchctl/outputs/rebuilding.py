@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from batchctl.joining import Joined
+from batchctl.outputs.joining import Joined
 from batchctl.rowjson import parse_exactly
 from batchctl_adapters.base import Kind, Outcome
 from batchctl_adapters.vectors import unpack

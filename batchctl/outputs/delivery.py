@@ -11,10 +11,10 @@ from typing import BinaryIO
 from batchctl.engine.cleaning import wrote_whole
 from batchctl.engine.context import Engine
 from batchctl.errors import UsageError, UserError
-from batchctl.joining import Accounting, Joined, Joiner
 from batchctl.merge import write_results
-from batchctl.outputs import FORMATS, Format
-from batchctl.picking import Pick, condition
+from batchctl.outputs.files import FORMATS, Format
+from batchctl.outputs.joining import Accounting, Joined, Joiner
+from batchctl.outputs.picking import Pick, condition
 from batchctl_store.records import CLOSED, Batch, Job, StoreError
 
 LOOK_S = 1.0  # of the machine's clock, between two looks at a job that is followed
