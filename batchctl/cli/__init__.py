@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("batchctl.cli.validate:validate", "Check a task and a table; send nothing."),
     "estimate": ("batchctl.cli.estimate:estimate", "Say what a submit would send: batches, bytes, tokens."),
     "gc": ("batchctl.cli.gc:gc", "Show what lies on this disk, and let go of what nothing needs."),
-    "serve": ("batchctl.cli.serve:serve", "Serve OpenAI's batch API here, for rehearsals and small models."),
+    "serve": ("batchctl.cli.serve:serve", "Serve providers' batch APIs here, for rehearsals and small models."),
     "demo": ("batchctl.cli.demo:demo", "Run the whole main job on this machine."),
     "completion": ("batchctl.cli.completion:completion", "Print the completion script for your shell."),
 }

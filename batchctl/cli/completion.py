@@ -20,7 +20,7 @@ def completion(shell: str | None) -> None:
     """Print the completion script for your shell (default: the one in $SHELL).
 
     \b
-    bash: batchctl completion bash > ~/.local/share/bash-completion/completions/batchctl
+    bash: batchctl completion bash >> ~/.bashrc
     zsh:  batchctl completion zsh > ~/.zfunc/_batchctl
     fish: batchctl completion fish > ~/.config/fish/completions/batchctl.fish
     """

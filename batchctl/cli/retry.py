@@ -31,7 +31,9 @@ BILLED = ("missing", "gone")
     "outcomes",
     multiple=True,
     type=click.Choice(OUTCOMES),
-    help="Rows with this outcome; repeat. Default: errored_transient, expired, canceled, empty and invalid.",
+    metavar="OUTCOME",
+    help="Rows with this outcome; repeat. Default: errored_transient, expired, canceled, empty and invalid. Also: "
+    "truncated, refused, filtered, errored, missing, gone.",
 )
 @click.option("--no-tick", is_flag=True, help="Only mark them; the next tick sends them.")
 @json_option

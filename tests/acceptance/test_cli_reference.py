@@ -45,6 +45,15 @@ def test_every_help_lists_its_exit_codes(name: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_fits_a_terminal_of_80_columns(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.split("\n") if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_json_and_a_schema(name: str) -> None:
     options = [option for param in load(name).params for option in param.opts]
     assert ("--json" in options) == (name not in WITHOUT_JSON)
