@@ -32,7 +32,7 @@ def measure(*, quick: bool) -> list[Figure]:
         return _figures(QUICK_ROWS, [_measured(QUICK_ROWS) for _ in range(RUNS)])
     few, many = [_measured(FEW) for _ in range(RUNS)], _measured(MANY)
     growth = Figure("peak RSS, 1000k beside 100k", _peak([many]), median(_peak([run]) for run in few), "MB", RSS_GROWTH)
-    return [*_figures(FEW, few)[:2], *_figures(MANY, [many]), growth]
+    return [*_figures(MANY, [many]), growth]
 
 
 def _figures(rows: int, runs: list[dict[str, Any]]) -> list[Figure]:

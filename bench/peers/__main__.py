@@ -53,7 +53,9 @@ def measure(tool: Tool, rows: Path, work: Path, *, given: int, options: Sequence
     (work / "own").mkdir()
     with provider(work / "provider", *options) as served:
         words = [python, str(tool.path), str(rows), str(out), served.url, str(work / "own")]
-        spent = spend(words, cwd=work, env={**os.environ, "PYTHONWARNINGS": "ignore"}, log=log, limit_s=LIMIT_S)
+        env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # each start would compile every import again
+        spent = spend(words, cwd=work, env=env, log=log, limit_s=LIMIT_S)
         sent = served.counts().get("requests", 0)
     return Line(tool.name, version, spent, sent, _answered(out), given, _remark(spent, log))
 
