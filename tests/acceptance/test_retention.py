@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +15,7 @@ import pytest
 
 from batchctl.composition import open_engine
 from batchctl.engine.context import Engine
-from batchctl.engine.locks import ownership
+from batchctl.engine.locks import exclusive, ownership
 from batchctl_store.spool import Spool
 from batchctl_store.views import Views
 from tests.acceptance.shell import Shell, write_rows
@@ -201,6 +203,33 @@ def test_forgetting_takes_the_whole_job_and_its_name_is_never_used_again(shell: 
     second = shell.submit("-o", "other.csv", "--wait")
     assert (first, second) == ("moods-1", "moods-2"), "and the same table is a new job"
     assert shell("gc", "--forget").code == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("said", "code", "left"), [("n\n", 1, ["moods-1"]), ("y\n", 0, [])])
+def test_forgetting_asks_on_a_terminal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, said: str, code: int, left: list[str]
+) -> None:
+    name = shell.submit("-o", "out.csv", "--keep-remote", "--wait")
+    monkeypatch.setattr(sys, "stdin", Terminal(said))
+    done = shell("gc", "--forget", name)
+    assert done.code == code
+    assert "1 batch may still have files at the provider" in done.err
+    assert "Forget moods-1 with 6 rows and all answers?" in done.err
+    assert [job["name"] for job in Views(home(shell) / "store.db").jobs()] == left
+
+
+def test_gc_deletes_nothing_while_a_pass_is_at_work(shell: Shell, engine: Engine) -> None:
+    shell.submit("-o", "out.csv", "--wait")
+    with exclusive(engine.locks / "tick.lock", owner="somebody", now=engine.clock.now()):
+        done = shell("gc", "--older-than", "0s")
+        assert (done.code, "somebody" in done.err) == (1, True)
+        assert "would go" in shell.ok("gc", "--older-than", "0s", "--dry-run").out.lower()
+    assert spool(shell) >= {"bodies", "results"}
 
 
 # By itself
