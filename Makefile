@@ -16,6 +16,7 @@ AIMOCK := @copilotkit/aimock@1.43.0
 AIMOCK_BIN := .aimock/node_modules/.bin/llmock
 DATA ?= ../shared/data
 ARGS ?=
+ROWS ?= 5000
 
 ifneq ($(UV),)
 INSTALLER := uv
@@ -27,7 +28,7 @@ make_venv = $(PYTHON) -m venv --clear $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 endif
 
-.PHONY: help demo test simulate coverage acceptance check gates lint types imports wheel docs bench lock aimock clean
+.PHONY: help demo test simulate coverage acceptance check gates lint types imports wheel docs bench peers lock aimock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -71,6 +72,9 @@ docs: $(VENV)/.dev ## docs/cli.md, from the commands themselves
 bench: $(VENV)/.dev ## cost beside its floors (ARGS='--quick --check')
 	@$(BIN)/python -m bench.run $(ARGS)
 
+peers: $(VENV)/.dev ## other tools beside batchctl, each installed in an environment of its own (ROWS=5000)
+	@$(BIN)/python -m bench.peers --rows $(ROWS)
+
 lock: ## lock the dependencies again (needs uv; ARGS=--upgrade for newer releases)
 	@test -n "$(UV)" || { echo "make lock needs uv" >&2; exit 1; }
 	@scripts/lock "$(UV)" $(ARGS)
@@ -78,7 +82,7 @@ lock: ## lock the dependencies again (needs uv; ARGS=--upgrade for newer release
 aimock: $(AIMOCK_BIN) ## a second, independent server for the acceptance tests (needs npm)
 
 clean: ## remove what was built
-	@rm -rf $(VENV) .aimock build dist htmlcov .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .aimock bench/out build dist htmlcov .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The environment is made afresh when a lock changes, so that nothing of the old one is left in it.

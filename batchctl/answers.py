@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from batchctl.columns import ColumnType, type_of_schema
+from batchctl.outputs.columns import ColumnType, type_of_schema
 from batchctl.rowjson import JsonProblem, parse_exactly
 from batchctl.task import Task, schema_validator
 from batchctl_adapters.vectors import unpack

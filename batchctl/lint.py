@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 
 from batchctl.errors import TaskError
@@ -41,10 +42,11 @@ def split(findings: Iterable[Finding], path: str | os.PathLike[str] | None = Non
     """Errors and warnings as sentences, `FILE:LINE: KEY: what; fix` where the task's file is known."""
     findings = list(findings)
     tree = read_tree(Path(path).read_text("utf-8-sig")) if path is not None and findings else None
+    spots = [0 if tree is None else tree.spot(_place(finding)).line for finding in findings]
     errors: list[str] = []
     warnings: list[str] = []
-    for finding in findings:
-        where = "" if tree is None else f"{path}:{tree.spot(_place(finding)).line}: "
+    for line, finding in sorted(zip(spots, findings, strict=True), key=itemgetter(0)):
+        where = "" if tree is None else f"{path}:{line}: "
         (warnings if finding.doubtful else errors).append(f"{where}{finding}")
     return errors, warnings
 

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from batchctl.answers import AnswerColumns, answer_columns, reader_of
-from batchctl.columns import ColumnType, Vectors, infer_types
+from batchctl.answers import AnswerColumns
 from batchctl.engine.context import Engine
 from batchctl.errors import UserError
-from batchctl.outputs import PARQUET, Announce, open_output, state_of
-from batchctl.task import Task
+from batchctl.outputs.columns import ColumnType, Vectors, infer_types
+from batchctl.outputs.files import Announce, Format, format_of, open_output, state_of
+from batchctl.outputs.joining import Accounting, Joiner
+from batchctl.outputs.picking import Pick, picked
+from batchctl.outputs.provider_lines import provider_lines
 from batchctl_adapters.vectors import unpack
 from batchctl_store.records import Job, StoreError
 from batchctl_store.spool import SpoolError
-
-
-@dataclass(slots=True)
-class Accounting:
-    """What became of every row; `outcomes` sums up to `rows`, or the merge fails."""
-
-    rows: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-    input_tokens: int = 0
-    output_tokens: int = 0
-    judged: int = 0  # rows with a gold value and an answer
-    correct: int = 0
-
-    @property
-    def succeeded(self) -> int:
-        """Rows with an answer."""
-        return self.outcomes.get("succeeded", 0)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of the judged rows whose answer is the gold value; None where no gold column is named."""
-        return self.correct / self.judged if self.judged else None
 
 
 def merge_job(engine: Engine, job: Job) -> None:
@@ -74,32 +52,43 @@ def _refuse_strangers(path: Path, job: Job) -> None:
         )
 
 
-def write_results(engine: Engine, job: Job, path: Path, *, announce: Announce | None = None) -> Accounting:
-    """Write every row of the job to `path` (.jsonl, .csv or .parquet), as it stands now.
+def write_results(
+    engine: Engine,
+    job: Job,
+    path: Path,
+    *,
+    announce: Announce | None = None,
+    format: Format | None = None,
+    pick: Pick | None = None,
+    id_column: str | None = None,
+) -> Accounting:
+    """Write the rows of the job, or those that `pick` means, to `path`, as they stand now, in input order.
 
-    Raises StoreError where the rows written are not the rows taken in: the file is not put in place then.
+    `id_column` is for the format `openai` (provider_lines.py). Raises UsageError for a condition that is wrong, and
+    StoreError where the rows read are not the rows taken in: the file is not put in place then.
     """
-    task = Task.model_validate_json(job.task)
-    added = answer_columns(task, job.columns)
-    accounting = Accounting()
-    with (
-        engine.spool.reader(f"{job.spool}/rows") as rows,
-        open_output(path, columns=job.columns, added=added.names, types=_types(engine, job, added, path)) as output,
-    ):
+    joiner, shape = Joiner(engine, job), format or format_of(path)
+    added = joiner.added
+    with ExitStack() as stack:
+        rows = picked(engine, job, joiner, pick or Pick())
+        lines: Iterator[tuple[bytes, Mapping[str, Any]]]
+        if shape == "openai":
+            lines = stack.enter_context(provider_lines(engine, joiner, rows, id_column))
+        else:
+            lines = ((row.raw, joiner.cells(row)) for row in rows)
+        types = _types(engine, job, added) if shape == "parquet" else {}
+        output = stack.enter_context(
+            open_output(path, columns=job.columns, added=added.names, types=types, format=format)
+        )
         output.announce = announce
-        for raw, extra in _rows(engine, job, task, added, accounting, rows.lines()):
-            output.write(raw, extra)
-        if accounting.rows != job.rows or sum(accounting.outcomes.values()) != job.rows:
-            raise StoreError(
-                f"job {job.name} took {job.rows} rows in and {accounting.rows} would come out: nothing was written"
-            )
-    return accounting
+        for raw, cells in lines:
+            output.write(raw, cells)
+            joiner.accounting.written += 1
+    return joiner.accounting
 
 
-def _types(engine: Engine, job: Job, added: AnswerColumns, path: Path) -> Mapping[str, ColumnType | Vectors]:
-    """What a typed output has to know beforehand: looked for only where the file has types."""
-    if path.suffix.lower() != PARQUET:
-        return {}
+def _types(engine: Engine, job: Job, added: AnswerColumns) -> Mapping[str, ColumnType | Vectors]:
+    """What a typed output has to know beforehand."""
     with engine.spool.reader(f"{job.spool}/rows") as rows:
         found: dict[str, ColumnType | Vectors] = {**infer_types(rows.lines(), job.columns), **added.types}
     for name, type_ in added.types.items():
@@ -113,45 +102,3 @@ def _dimensions(engine: Engine, job: Job) -> int | None:
     with closing(engine.store.rows.merged(job.id)) as stored:
         answer = next((row[5] for row in stored if row[2] == "succeeded" and row[5]), None)
     return None if answer is None else len(unpack(answer.partition(" ")[0])[0])
-
-
-def _rows(
-    engine: Engine, job: Job, task: Task, added: AnswerColumns, accounting: Accounting, lines: Iterator[bytes]
-) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
-    outcomes, read = accounting.outcomes, reader_of(task)
-    gold = task.gold(job.columns)
-    for raw, stored in zip(lines, engine.store.rows.merged(job.id), strict=True):
-        _, state, outcome, attempts, batch, answer, finish, tokens_in, tokens_out, _cached, _model, code, error = stored
-        word = outcome or state
-        succeeded = word == "succeeded"
-        accounting.rows += 1
-        outcomes[word] = outcomes.get(word, 0) + 1
-        accounting.input_tokens += tokens_in or 0
-        accounting.output_tokens += tokens_out or 0
-        account = {
-            "outcome": word,
-            "error": None if succeeded else _reason(code, error),
-            "finish_reason": finish,
-            "input_tokens": tokens_in,
-            "output_tokens": tokens_out,
-            "attempts": attempts,
-            "batch": None if batch is None else f"b{batch}",
-        }
-        value = answer if succeeded else None  # half an answer is no answer: it stays in the store
-        if gold is not None and succeeded and (right := _right_answers(raw, gold)):
-            accounting.judged += 1
-            accounting.correct += answer in right
-        yield raw, added.cells(read(value) if read is not None and value is not None else value, account)
-
-
-def _reason(code: str | None, error: str | None) -> str | None:
-    if code and error:
-        return f"{code}: {error}" if not error.startswith(code) else error
-    return error or code
-
-
-def _right_answers(raw: bytes, column: str) -> list[str]:
-    """Every answer that would be right: a cell may list several; none where it is empty."""
-    value = json.loads(raw).get(column)
-    values = value if isinstance(value, list) else [value]
-    return [one if isinstance(one, str) else str(one) for one in values if one is not None]

@@ -99,6 +99,14 @@ def to_json(value: Any) -> bytes:
         return _dump(value).encode("ascii")
 
 
+def to_canonical_json(value: Any) -> bytes:
+    """The same bytes for values that differ in the order of keys alone; numbers as they were spelled."""
+    try:
+        return orjson.dumps(value, default=_spelled, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return _dump(value, ordered=True).encode("ascii")
+
+
 def escape_separators(line: bytes) -> bytes:
     """The same JSON with escapes for the characters that some readers take for line ends (U+2028, U+2029, U+0085)."""
     if not line.isascii():
@@ -182,11 +190,12 @@ def _spelled(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _dump(value: Any) -> str:
+def _dump(value: Any, *, ordered: bool = False) -> str:
     if isinstance(value, JsonNumber):
         return value.text
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{_dump(item)}" for key, item in value.items()) + "}"
+        items = sorted(value.items()) if ordered else value.items()
+        return "{" + ",".join(f"{json.dumps(key)}:{_dump(item, ordered=ordered)}" for key, item in items) + "}"
     if isinstance(value, list | tuple | array):
-        return "[" + ",".join(map(_dump, value)) + "]"
+        return "[" + ",".join(_dump(item, ordered=ordered) for item in value) + "]"
     return json.dumps(value, allow_nan=False)

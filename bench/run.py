@@ -9,10 +9,10 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from bench import startup, throughput
+from bench import crowded, large, startup, throughput
 from bench.figures import Figure
 
-BENCHMARKS = [startup, throughput]
+BENCHMARKS = [startup, throughput, crowded, large]
 
 
 def table(figures: Iterable[Figure]) -> str:

@@ -91,7 +91,9 @@ def _arguments(options: ServeOptions, folder: Path) -> list[str]:
     keys.chmod(0o600)
     words = ["--speed", options.speed, "--seed", options.seed, "--port", options.port, "--faults", faults]
     words += ["--ready-file", folder / "ready", "--stop-on-stdin-eof"]
-    words += ["--max-file-bytes", options.max_file_bytes, "--max-requests", options.max_requests]
+    for name in ("max_file_bytes", "max_requests", "max_queued"):
+        value = getattr(options, name)
+        words += [] if value is None else [f"--{name.replace('_', '-')}", value]
     words += ["--keys-file", keys] if options.keys else []
     words += ["--state", options.state] if options.state else []
     words += ["--ledger-field", options.ledger_field] if options.ledger_field else []
@@ -159,7 +161,7 @@ def rehearsal(
     """A rehearsal server for the length of a `with` block: a child process, or on a thread with `in_process`.
 
     `options` are further fields of ServeOptions (timing, state, port, keys, models, queue_limits, shares,
-    ledger_field, max_file_bytes, max_requests).
+    ledger_field, max_file_bytes, max_requests, max_queued).
     """
     served = ServeOptions(speed=speed, seed=seed, faults={"faults": list(faults)}, **options)
     with (_thread if in_process else _child)(served) as server, closing(server):

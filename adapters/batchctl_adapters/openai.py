@@ -232,8 +232,9 @@ class OpenAIAdapter:
         return data.get("id") == control
 
     def poll(self, remote_ids: Collection[str], *, watch: Collection[str] = ()) -> Observed:
-        """As `base.py` says. The list is read on while a page brings more than one batch asked for, the rest is
-        retrieved; with `watch` it is read back over the window and 48 hours.
+        """As `base.py` says. The list is read until a page brings less than two of the batches asked for (one such page
+        in a row for each hundred still missing), the rest is retrieved; with `watch` the list is read back over the
+        window and 48 hours.
 
         Failures of single batches do not hide the others: they are left out of the answer, and raised only where
         nothing at all was seen.
@@ -256,15 +257,17 @@ class OpenAIAdapter:
         return Observed(batches, frozenset(gone), late)
 
     def _poll_list(self, wanted: Collection[str], tags: frozenset[str], listing: Listing) -> None:
-        met = 0
+        left, unseen, barren = set(wanted), set(tags), 0
 
         def enough() -> bool:
-            nonlocal met
-            before, met = met, sum(key in listing.batches for key in wanted)
+            nonlocal barren
+            before = len(left)
+            left.difference_update(listing.batches)
             if tags:
-                tagged = {batch.tag for batch in listing.batches.values()}
-                return met == len(wanted) and tags <= tagged
-            return met == len(wanted) or met - before < 2
+                unseen.difference_update(batch.tag for batch in listing.batches.values())
+                return not left and not unseen
+            barren = barren + 1 if before - len(left) < 2 else 0
+            return not left or barren * _PAGE >= len(left)
 
         # No clock is asked: the newest batch was created before now, so counting from it looks back far enough.
         back = self._profile.window_s + _WATCH_MARGIN_S if tags else None

@@ -62,7 +62,7 @@ class BodyEncoder:
             for kind, path in profile.endpoints.items()
         }
         self._last: tuple[Request, bytes, bytes] | None = None
-        self._opening: tuple[list[dict[str, Any]], bytes] = ([], b"[")
+        self._opening: tuple[object, bytes] = (None, b"")
 
     def body(self, request: Request) -> bytes:
         """The body as one line of JSON without a line end. Raises ValueError for what JSON cannot hold."""
@@ -75,14 +75,15 @@ class BodyEncoder:
         return head + (self._messages(request) if request.messages else _texts(request.input)) + tail
 
     def _messages(self, request: Request) -> bytes:
-        """All messages; those before the last are the same objects in every row and encoded once."""
+        """All messages; those before the last are mostly the same in every row and encoded once."""
         *opening, last = request.messages
         form = _FORMS[request.kind].messages or "messages"
+        key = (opening, request.output, request.kind)
         known, encoded = self._opening
-        if len(known) != len(opening) or any(one is not other for one, other in zip(known, opening, strict=True)):
+        if known != key:
             shaped = [self._shaped(message, request.output, form) for message in opening]
             encoded = _without_separators(_dumps(shaped))[:-1] + (b"," if shaped else b"")
-            self._opening = (opening, encoded)
+            self._opening = (key, encoded)
         return encoded + _without_separators(_dumps(with_parts(last, form))) + b"]"
 
     def _shaped(self, message: dict[str, Any], output: Output, form: Form) -> dict[str, Any]:
@@ -156,11 +157,11 @@ def _dumps(value: object) -> bytes:
 def _without_separators(line: bytes) -> bytes:
     """Escape the three characters outside ASCII at which careless readers cut a line (CASES.md 46).
 
-    They are valid unescaped and stand only inside strings; three scans cost far less than ASCII for everything, which
+    They are valid unescaped and stand only inside strings; a few scans cost far less than ASCII for everything, which
     would also double the size of most texts that are not Latin.
     """
-    for character, escape in _SEPARATORS:
-        if character in line:
+    if not line.isascii():
+        for character, escape in _SEPARATORS:
             line = line.replace(character, escape)
     return line
 

@@ -19,6 +19,7 @@ from .openai_body import qualifies_as_strict
 from .profile import Profile
 
 _OWN = "provider_params"
+_SEVERAL = "leave it out; for several answers put the row into the table several times and submit with --no-dedupe"
 
 
 class _Data(BaseModel):
@@ -130,7 +131,7 @@ def _stream_and_choices(request: Request) -> Iterator[Finding]:
     n = own.get("n")
     if request.kind in ("chat", "completion") and n not in (None, 1):
         what = f"{n} answers to each row would be paid for and one kept"
-        yield Finding(f"{_OWN}.n", what, "leave it out; for several answers put the row into the table several times")
+        yield Finding(f"{_OWN}.n", what, _SEVERAL)
     if request.kind == "completion" and own.get("best_of") not in (None, 1):
         what = f"{own['best_of']} answers to each row are paid for, and one comes back"
         yield Finding(f"{_OWN}.best_of", what, "leave it out unless that is meant", doubtful=True)

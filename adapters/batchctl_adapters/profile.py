@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -67,6 +68,11 @@ class Profile(BaseModel):
             if not path.startswith("/") or path.endswith("/") or "://" in path or " " in path:
                 raise ValueError(f"{kind}: {path!r} is no path like {ENDPOINTS[kind]!r}")
         return endpoints
+
+    @property
+    def address(self) -> str:
+        """Where requests go: without a base_url the SDK heeds the environment."""
+        return self.base_url or os.environ.get("OPENAI_BASE_URL") or ""
 
     @property
     def account_name(self) -> str:

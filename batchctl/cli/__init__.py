@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tick": ("batchctl.cli.tick:tick", "Do all that can be done now, for every job; for cron."),
     "wait": ("batchctl.cli.wait:wait", "Run passes until jobs are finished and merged."),
     "results": ("batchctl.cli.results:results", "Write one output row for each input row."),
+    "show": ("batchctl.cli.show:show", "Show one row: what was sent, the answer, each attempt."),
     "retry": ("batchctl.cli.retry:retry", "Send failed rows of a job again."),
     "cancel": ("batchctl.cli.cancel:cancel", "Stop a job and keep what is answered."),
     "pause": ("batchctl.cli.pause:pause", "Send nothing more of a job for now."),
@@ -99,7 +100,7 @@ def main(args: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except Exception as error:
-        from batchctl.cli.failures import explain
+        from batchctl.failures import explain
 
         failure = explain(error)
         if failure is None or os.environ.get("BATCHCTL_DEBUG"):  # a defect of our own keeps its traceback

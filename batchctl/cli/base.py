@@ -8,18 +8,24 @@ from typing import Any
 import click
 
 from batchctl.cli import interrupts
+from batchctl.exits import DONE, ERROR, EXITS, FAILED_ROWS, INTERRUPTED, LATE, PAUSED, RUNNING, USAGE
 
-EXITS = {
-    0: "done",
-    1: "error",
-    2: "usage",
-    3: "finished with failed rows",
-    4: "still running",
-    5: "late or will be late",
-    6: "paused for money, keys or doubt",
-    130: "interrupted",
-}
-DONE, ERROR, USAGE, FAILED_ROWS, RUNNING, LATE, PAUSED, INTERRUPTED = EXITS
+__all__ = [
+    "DONE",
+    "ERROR",
+    "EXITS",
+    "FAILED_ROWS",
+    "INTERRUPTED",
+    "LATE",
+    "PAUSED",
+    "RUNNING",
+    "USAGE",
+    "Command",
+    "command",
+    "json_option",
+    "on_interrupt",
+]
+
 ALWAYS = (DONE, ERROR, USAGE, INTERRUPTED)
 _INTERRUPTED = "batchctl.interrupted"
 

@@ -19,7 +19,7 @@ from batchctl.errors import UserError
 
 if TYPE_CHECKING:
     from batchctl.config import Settings
-    from batchctl.merge import Accounting
+    from batchctl.outputs.joining import Accounting
 
 LEAST_ACCURACY = 0.8
 ROWS_A_BATCH = 24

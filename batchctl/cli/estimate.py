@@ -13,12 +13,14 @@ from batchctl.errors import UsageError
 @command("estimate")
 @asked_options
 @click.option("--provider", metavar="PROFILE", help="Where it would go; default: `provider` in batchctl.toml.")
+@click.option("--no-dedupe", is_flag=True, help="As in submit: rows with the same request each by itself.")
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @json_option
 def estimate(
     asked: Asked,
     provider: str | None,
+    no_dedupe: bool,
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     as_json: bool,
@@ -45,6 +47,7 @@ def estimate(
             target=aim,
             task_file=asked.task,
             most_problems=3,
+            dedupe=not no_dedupe,
         )
     for warning in found.warnings:
         output.warn(warning)
@@ -60,6 +63,7 @@ def estimate(
             {
                 "provider": chosen,
                 "rows": found.rows,
+                "repeated": found.repeated,
                 "requests": requests,
                 "batches": len(found.batches),
                 "bytes": size,
@@ -71,10 +75,15 @@ def estimate(
         )
         return
     largest = max((size for _, size in found.batches), default=0)
-    output.data(f"rows           {found.rows:,}")
+    output.data(f"rows           {found.rows:,}{_repeated(found.repeated, no_dedupe=no_dedupe)}")
     output.data(f"requests       {requests:,}")
     output.data(f"batches        {len(found.batches):,} (the largest has {largest:,} bytes)")
     output.data(f"bytes          {size:,}")
     output.data(f"input tokens   about {found.input_tokens:,}")
     output.data(f"output tokens  {'not limited by the task' if at_most is None else f'at most {at_most:,}'}")
     output.say(f"tokens: {STATED}")
+
+
+def _repeated(count: int, *, no_dedupe: bool) -> str:
+    how = "each sent by itself" if no_dedupe else "sent once"
+    return f" ({count:,} ask the same as an earlier one: {how})" if count else ""

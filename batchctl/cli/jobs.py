@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from batchctl.cli import output, words
+from batchctl import words
+from batchctl.cli import output
 from batchctl.cli.base import command, json_option
 from batchctl.cli.reading import read
 
@@ -11,7 +12,7 @@ from batchctl.cli.reading import read
 @json_option
 def jobs(as_json: bool) -> None:
     """List every job, oldest first. Reads the store only."""
-    from batchctl.cli.status import codes
+    from batchctl.verdict import codes
 
     reading = read()
     rows = reading.views.jobs()

@@ -7,10 +7,28 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
+
+from batchctl.spelling import cut_path, duration, iso
+
+__all__ = [
+    "counted",
+    "cut",
+    "cut_path",
+    "data",
+    "duration",
+    "emit",
+    "iso",
+    "local",
+    "say",
+    "styled",
+    "table",
+    "warn",
+    "width",
+]
 
 LEAST_WIDTH, UNWATCHED_WIDTH = 60, 80
 
@@ -51,13 +69,6 @@ def cut(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: max(0, room - 1)]}…"
 
 
-def cut_path(path: str, room: int) -> str:
-    """A path in at most `room` characters: from here where that is shorter, its end where it is too long."""
-    here = os.path.relpath(path)
-    shown = here if not here.startswith("..") and len(here) < len(path) else path
-    return shown if len(shown) <= room else f"…{shown[-(room - 1) :]}"
-
-
 def table(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -87,26 +98,6 @@ def table(
         ]
         lines.append("  ".join(parts).rstrip())
     return lines
-
-
-def duration(seconds: float | None) -> str:
-    """`40s`, `12m`, `2h05m`, `3d04h`; `-` for none, a leading minus for what is over."""
-    if seconds is None:
-        return "-"
-    sign, whole = ("-", int(-seconds)) if seconds <= -1 else ("", max(0, int(seconds)))
-    minutes, hours, days = whole // 60, whole // 3_600, whole // 86_400
-    if whole < 100:
-        return f"{sign}{whole}s"
-    if minutes < 100:
-        return f"{sign}{minutes}m"
-    if hours < 48:
-        return f"{sign}{hours}h{minutes % 60:02d}m"
-    return f"{sign}{days}d{hours % 24:02d}h"
-
-
-def iso(at: float | None) -> str | None:
-    """A time as `--json` has it: UTC, ISO 8601, whole seconds."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def local(at: float) -> str:

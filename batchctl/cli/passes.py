@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from batchctl import session
 from batchctl.cli import interrupts, output
-from batchctl.cli.reading import read
-from batchctl.config import load_settings
+from batchctl.session import named
 
 if TYPE_CHECKING:
     from batchctl.engine.context import Engine
@@ -18,28 +18,20 @@ if TYPE_CHECKING:
     from batchctl.engine.tick import Report
     from batchctl_store.records import Job
 
+__all__ = ["holder", "named", "opened", "refresh", "run", "run_for", "tell"]
 MAX_RUNTIME_S = 600.0
 
 
 @contextmanager
 def opened(*, profile: str | None = None, offline: bool = False) -> Iterator[Engine]:
-    """The engine over the user's store, closed at the end. What libraries log is for BATCHCTL_DEBUG=1."""
-    from batchctl.composition import open_engine
+    """`session.opened`; an interrupt waits for the end of its closing: a connection half closed complains aloud.
 
+    What libraries log is for BATCHCTL_DEBUG=1.
+    """
     if not os.environ.get("BATCHCTL_DEBUG"):
         logging.getLogger().addHandler(logging.NullHandler())
-    engine = open_engine(load_settings(), profile=profile, offline=offline)
-    try:
+    with session.opened(profile=profile, offline=offline, closing=interrupts.deferred) as engine:
         yield engine
-    finally:
-        with interrupts.deferred():  # a connection that is half closed complains aloud
-            engine.close()
-
-
-def named(engine: Engine, name: str) -> Job:
-    """The job called `name`, or with that number. Raises UsageError where there is none."""
-    job = engine.store.jobs.find(name)
-    return job if job is not None else engine.store.jobs.get(read().job(name)["id"])
 
 
 def run(
@@ -89,14 +81,10 @@ def holder(engine: Engine, busy: Busy) -> str:
 
 def refresh(name: str | None) -> None:
     """Ask the provider about the batches of one job, or of all."""
-    from batchctl.engine import planner
     from batchctl.engine.locks import Busy
-    from batchctl.engine.wishes import look_now
 
     with opened() as engine:
-        jobs = [named(engine, name).id] if name else [job.id for job in engine.store.jobs.all(open_only=True)]
         try:
-            look_now(engine, jobs)
-            tell(run(engine, jobs=jobs, only=[planner.Poll]))
+            tell(session.ask_again(engine, name, run))
         except Busy as busy:
             output.say(f"{holder(engine, busy)} is at work; this is what it has stored so far")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from batchctl.cli import output, verdict, words
+from batchctl import verdict, words
+from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, LATE, PAUSED, RUNNING, command, json_option
 from batchctl.cli.reading import JOB, Reading, read
 
@@ -42,25 +42,10 @@ def status(job: str | None, everything: bool, refresh: bool, check: bool, as_jso
     return _one(reading, reading.job(job), everything=everything, check=check, as_json=as_json)
 
 
-def codes(reading: Reading, jobs: Iterable[Row]) -> dict[int, int]:
-    """The exit code of each job, by its number."""
-    accounts = {account["name"]: account for account in reading.views.accounts()}
-    now = reading.now
-    return {
-        job["id"]: verdict.of_job(
-            job,
-            [] if job["state"] == "finished" else reading.views.batches(job["id"]),
-            accounts.get(job["account"]),
-            now,
-        )
-        for job in jobs
-    }
-
-
 def _all(reading: Reading, *, everything: bool, check: bool, as_json: bool) -> int:
     jobs, now = reading.views.jobs(), reading.now
     if as_json:
-        found = codes(reading, jobs)
+        found = verdict.codes(reading, jobs)
         output.emit("status", {"jobs": [words.job_json(job, found[job["id"]], now) for job in jobs]})
     elif not jobs:
         output.say("no jobs yet; start one with `batchctl submit TASK INPUT --provider PROFILE -o FILE`")
@@ -73,7 +58,7 @@ def _all(reading: Reading, *, everything: bool, check: bool, as_json: bool) -> i
     if not check:
         return 0
     recent = [job for job in jobs if job["state"] != "finished" or job["finished_at"] > now - RECENT_S]
-    return verdict.worst(codes(reading, recent).values())
+    return verdict.worst(verdict.codes(reading, recent).values())
 
 
 def job_table(jobs: list[Row], now: float, *, shown: int | None) -> list[str]:
@@ -147,9 +132,12 @@ def _header(job: Row, now: float) -> list[str]:
     age = output.duration((job["finished_at"] or now) - job["created_at"])
     state = output.styled(job["state"], bold=True)
     sent_to = f"{job['profile']}, model {job['model']}"
+    unsent = {"ask the same as another": job["repeated"], "answered by an earlier job": job["reused"]}
+    told = ", ".join(f"{count:,} {what}" for what, count in unsent.items() if count)
     return [
         f"{output.cut(job['name'], room - 20)}: {state}",
         f"  rows    {job['final_rows']:,} of {job['rows']:,} final: {job['succeeded_rows']:,} ok, {failed:,} failed",
+        *([f"          not sent: {told}"] if told else []),
         f"  input   {output.cut_path(job['input_name'], room - 10)}",
         f"  output  {output.cut_path(job['output_path'], room - 10) if job['output_path'] else 'none named'}",
         f"  sent to {output.cut(sent_to, room - 10)}",

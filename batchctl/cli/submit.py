@@ -8,8 +8,7 @@ import click
 
 from batchctl.cli import output
 from batchctl.cli.base import FAILED_ROWS, PAUSED, command, json_option, on_interrupt
-from batchctl.cli.targets import Asked, asked_options, provider_of
-from batchctl.errors import UsageError
+from batchctl.cli.targets import Asked, asked_options
 
 
 @command("submit", exits=(FAILED_ROWS, PAUSED))
@@ -20,10 +19,12 @@ from batchctl.errors import UsageError
     "--output",
     "target",
     type=click.Path(path_type=Path),
-    help="Where the result is merged to (.csv, .jsonl or .parquet).",
+    help="Where the result is merged to (.csv, .tsv, .jsonl or .parquet).",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--again", is_flag=True, help="Submit although the same job is open or was finished lately.")
+@click.option("--reuse", is_flag=True, help="Take answers of earlier jobs to the same requests; send only the others.")
+@click.option("--no-dedupe", is_flag=True, help="Send rows with the same request each by itself.")
 @click.option("--max-batch-requests", type=click.IntRange(1), metavar="N", help="At most N rows in a batch.")
 @click.option("--max-batch-bytes", type=click.IntRange(1), metavar="N", help="At most N bytes in a batch.")
 @click.option(
@@ -39,6 +40,8 @@ def submit(
     target: Path | None,
     force: bool,
     again: bool,
+    reuse: bool,
+    no_dedupe: bool,
     max_batch_requests: int | None,
     max_batch_bytes: int | None,
     max_attempts: int,
@@ -53,39 +56,31 @@ def submit(
 
     The task, the whole input, the key and the output's path are checked before anything is stored or sent. Prints the
     job's name as soon as the job is stored, then sends its batches. The input is copied: the file may change later.
+
+    Rows that ask the same are sent once, and each gets the answer; a row that failed in an earlier job is sent again
+    with --reuse (docs/reuse.md).
     """
     from batchctl.cli import passes
-    from batchctl.composition import find_profile, require_key
     from batchctl.config import load_settings
-    from batchctl.engine.intake import Order, create_job
-    from batchctl.lint import lint, refuse
-    from batchctl.outputs import check_output
+    from batchctl.engine.intake import create_job
+    from batchctl.ordering import Options, doubts, order_of
 
     on_interrupt("nothing was stored and nothing was sent")
-    settings = load_settings()
-    chosen = provider_of(provider, settings)
-    task = asked.load()
-    require_key(settings, find_profile(settings, chosen))
-    table = asked.open()
-    if target is not None:
-        check_output(target)
-        for source in table.paths:
-            check_output(target, source=source)
-        if target.exists() and not force:
-            raise UsageError(f"{target} exists", hint="name another file, or replace it with --force")
-    order = Order(
-        task=task,
-        source=table,
-        profile=chosen,
+    options = Options(
+        provider=provider,
         output=target,
+        force=force,
+        again=again,
+        dedupe=not no_dedupe,
+        reuse=reuse,
+        keep_remote=keep_remote,
         max_batch_requests=max_batch_requests,
         max_batch_bytes=max_batch_bytes,
         max_attempts=max_attempts,
-        again=again,
-        keep_remote=keep_remote,
     )
-    with passes.opened(profile=chosen) as engine:
-        for warning in refuse(lint(task, engine.profile(chosen), engine.adapter(chosen)), asked.task):
+    order = order_of(asked, options, load_settings())
+    with passes.opened(profile=order.profile) as engine:
+        for warning in doubts(engine, order, asked.task):
             output.warn(warning)
         job = create_job(engine, order)
         on_interrupt(
@@ -94,6 +89,8 @@ def submit(
         )
         if not as_json:
             output.data(job.name)
+            for note in engine.notes:
+                output.say(note)
         code = 0
         if waiting and not no_tick:
             from batchctl.cli.wait import wait_for
@@ -107,18 +104,20 @@ def submit(
 
 def _say_what_is_next(name: str, *, as_json: bool, waited: bool) -> None:
     from batchctl.cli.reading import read
-    from batchctl.cli.status import codes
-    from batchctl.cli.words import job_json
+    from batchctl.verdict import codes
+    from batchctl.words import job_json
 
     reading = read()
     row = reading.job(name)
     if as_json:
         output.emit("submit", {"job": job_json(row, codes(reading, [row])[row["id"]], reading.now)})
     elif not waited:
-        sent = row["batches"] - row["open_batches"]
+        over = row["batches"] - row["open_batches"]
+        unsent = row["repeated"] + row["reused"]
+        rows = f"{output.counted(row['rows'] - unsent, 'row')} in {output.counted(row['batches'], 'batch')}"
         output.say(
-            f"{output.counted(row['rows'], 'row')} in {output.counted(row['batches'], 'batch')}"
-            f"{f', {sent} over already' if sent else ''}; state: {row['state']}"
+            f"{rows if row['batches'] else 'nothing to send'}{f', {over} over already' if over else ''};"
+            f" state: {row['state']}"
         )
         output.say(
             f"batchctl status {name} shows it; batchctl tick (from cron) or batchctl wait {name} goes on with it"

@@ -5,49 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from batchctl.errors import UsageError
+from batchctl.ordering import Asked, provider_of
 
 if TYPE_CHECKING:
     from batchctl.config import Settings
     from batchctl.engine.preview import Target
-    from batchctl.inputs import Format, Table
-    from batchctl.task import Task
+    from batchctl.inputs import Format
 
+__all__ = ["Asked", "asked_options", "provider_of", "target"]
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The task and the inputs of one command line, with how the inputs are to be read."""
-
-    task: Path | None  # None: the inputs are ready-made requests
-    inputs: tuple[str, ...]
-    format: Format | None
-    encoding: str | None
-    sheet: str | None
-
-    def load(self) -> Task:
-        """The task. Raises TaskError."""
-        from batchctl.task import Task, load_task
-
-        return load_task(self.task) if self.task is not None else Task.model_validate({"samples": "requests"})
-
-    def open(self) -> Table:
-        """The table. Raises InputError."""
-        from batchctl.inputs import open_table
-
-        return open_table(self.inputs, format=self.format, encoding=self.encoding, sheet=self.sheet)
-
-    @property
-    def words(self) -> str:
-        """As they were typed."""
-        return " ".join(["--requests"] if self.task is None else [str(self.task)]) + " " + " ".join(self.inputs)
 
 
 def asked_options(function: Callable[..., R]) -> Callable[..., R]:
@@ -102,15 +74,6 @@ def _no_input(word: str) -> UsageError:
         hint = f"{command} TASK.yaml {word}, or --requests {word} where it has ready-made requests"
         return UsageError(f"{word} is an input, and a task is missing", hint=hint)
     return UsageError("no input is named", hint=f"{command} {word} INPUT..., such as rows.csv")
-
-
-def provider_of(given: str | None, settings: Settings) -> str:
-    """The profile to use. Raises UsageError where neither the command line nor batchctl.toml names one."""
-    chosen = given or settings.provider
-    if not chosen:
-        hint = 'add --provider PROFILE, or write provider = "..." in batchctl.toml'
-        raise UsageError("no provider is named", hint=hint)
-    return chosen
 
 
 @contextmanager

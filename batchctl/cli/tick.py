@@ -62,9 +62,9 @@ def tick(strict: bool, max_runtime: float, as_json: bool) -> int:
 
 
 def _strict(report: Report | None) -> int:
-    from batchctl.cli import verdict
+    from batchctl import verdict
     from batchctl.cli.reading import read
-    from batchctl.cli.status import codes
+    from batchctl.verdict import codes
 
     reading = read()
     finished = () if report is None else report.finished

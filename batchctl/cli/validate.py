@@ -32,7 +32,8 @@ def validate(asked: Asked, provider: str | None, as_json: bool) -> int:
     if as_json:
         rows = 0 if found is None else found.rows
         listed = {"problems": problems, "more_problems": more, "warnings": warnings}
-        output.emit("validate", {"ok": not problems, "rows": rows, **listed})
+        repeated = 0 if found is None else found.repeated
+        output.emit("validate", {"ok": not problems, "rows": rows, "repeated": repeated, **listed})
         return USAGE if problems else 0
     for warning in warnings:
         output.warn(warning)
@@ -45,7 +46,8 @@ def validate(asked: Asked, provider: str | None, as_json: bool) -> int:
     elif not problems:
         where = f" for {chosen}" if chosen else "; name a --provider to check its limits and key too"
         what = "" if asked.task is None else " and the task"
-        output.say(f"{output.counted(found.rows, 'row')}{what} are fine{where}")
+        same = f" ({found.repeated:,} ask the same as an earlier one)" if found.repeated else ""
+        output.say(f"{output.counted(found.rows, 'row')}{same}{what} are fine{where}")
     return USAGE if problems else 0
 
 

@@ -43,8 +43,8 @@ def wait(jobs: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
     with passes.opened() as engine:
         code, standing = wait_for(engine, [row["id"] for row in rows], timeout=timeout)
     if as_json:
-        from batchctl.cli.status import codes
-        from batchctl.cli.words import job_json
+        from batchctl.verdict import codes
+        from batchctl.words import job_json
 
         reading = read()
         found = codes(reading, standing.jobs)

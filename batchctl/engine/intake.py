@@ -6,19 +6,22 @@ import hashlib
 import json
 import re
 import secrets
-from array import array
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchctl.engine.context import ID_WIDTH, Engine
+from batchctl.engine.keys import KEYS, Keys, context_of
 from batchctl.engine.locks import lives, ownership
+from batchctl.engine.numbers import Numbers
 from batchctl.engine.plan import INPUTS, plan_rows
 from batchctl.engine.prepare import preparer
+from batchctl.engine.reuse import share
 from batchctl.errors import InputError, UsageError
 from batchctl.inputs import Format, Named, Table, open_table
 from batchctl.lint import lint, refuse
-from batchctl.outputs import state_of
+from batchctl.outputs.files import state_of
 from batchctl.render import model_of
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Kind
@@ -41,7 +44,25 @@ class Order:
     max_batch_bytes: int | None = None
     max_attempts: int = 3
     again: bool = False
+    dedupe: bool = True  # rows with the same request are sent once
+    reuse: bool = False  # answers of earlier jobs are taken
     keep_remote: bool = False  # its files at the provider are left to their expiry
+
+
+class Groups:
+    """The group of each row, where rows have any: few names for many rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.names: dict[str, int] = {}
+        self._rows = Numbers(folder)
+
+    def add(self, group: str) -> None:
+        """That of the next row."""
+        self._rows.append(self.names.setdefault(group, len(self.names)))
+
+    def __iter__(self) -> Iterator[str]:
+        names = list(self.names)
+        return (names[number] for number in self._rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +74,10 @@ class Taken:
     kind: Kind
     input_hash: str  # of the requests and the columns' names: the order of a row's keys makes no other job (case 34)
     columns: tuple[str, ...]
-    sizes: array[int]  # bytes of each row's body
+    sizes: Numbers  # bytes of each row's body
     envelope: int  # bytes of each line besides its body
-    groups: list[str | None] | None  # of each row; None: all rows may share a batch
+    groups: Groups
+    repeats: bool  # two rows ask the same
 
 
 def create_job(engine: Engine, order: Order) -> Job:
@@ -84,8 +106,8 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         table = open_table(table, format=order.input_format)
     prepare = preparer(order.task, profile, adapter)
     folder = f"jobs/{secrets.token_hex(8)}"
-    sizes, groups = array("Q"), list[str | None]()
-    several = len(table.sources) > 1
+    sizes, groups = Numbers(engine.home), Groups(engine.home)
+    several, keys = len(table.sources) > 1, Keys(engine.home)
     spool = engine.spool
     try:
         with (
@@ -96,19 +118,21 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         ):
             inputs = more.enter_context(spool.writer(f"{folder}/{INPUTS}")) if prepare.several else None
             for row in table.rows():
-                raw, body, group, _, texts = prepare(row)
+                raw, body, group, _, texts, same = prepare(row)
                 if inputs is not None:
                     inputs.append(b"%d" % (len(texts) or 1))
                 rows.append(raw)
                 bodies.append(body)
                 lines.append(f"{row.line} of {row.file}".encode() if several else b"%d" % row.line)
+                keys.add(len(sizes), body if same is None else same)
                 sizes.append(len(body))
                 if group is not None:
-                    groups.append(group)
+                    groups.add(group)
             for problem in prepare.problems():
                 raise problem
             columns = prepare.columns(table.columns)
             check_expected(order.task, table)
+        repeats = keys.write(spool, f"{folder}/{KEYS}", context_of(order.task, profile, prepare.kind))
     except BaseException:
         _drop(engine, folder)
         raise
@@ -116,7 +140,7 @@ def take_in(engine: Engine, order: Order, profile: Profile, adapter: BatchAdapte
         rendered = read.sha256
     envelope = len(adapter.encode_line("x" * ID_WIDTH, b"{}", kind=prepare.kind)) - 2
     hashed = _digest([rendered, sorted(columns)])
-    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups or None)
+    return Taken(folder, table, prepare.kind, hashed, columns, sizes, envelope, groups, repeats)
 
 
 def check_expected(task: Task, table: Table) -> None:
@@ -127,7 +151,7 @@ def check_expected(task: Task, table: Table) -> None:
 
 def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: str) -> Job:
     now, store, table = engine.clock.now(), engine.store, taken.table
-    model = model_of(order.task, profile) or ", ".join(sorted({group for group in taken.groups or () if group}))
+    model = model_of(order.task, profile) or ", ".join(sorted(taken.groups.names))
     new = NewJob(
         stem=_stem(order, table),
         task=order.task.model_copy(update={"kind": taken.kind}).model_dump_json(),
@@ -149,21 +173,28 @@ def _store(engine: Engine, order: Order, profile: Profile, taken: Taken, owner: 
         spool=taken.folder,
         keep_remote=order.keep_remote,
     )
+    within = 0.0 if order.reuse else SAME_WITHIN_S  # a job that is over is a source of answers
     try:
-        job = store.jobs.create(new, now=now, owner=owner, again=order.again, same_within_s=SAME_WITHIN_S)
+        job = store.jobs.create(new, now=now, owner=owner, again=order.again, same_within_s=within)
     except DuplicateJob as same:
-        raise UsageError(
-            f"the same input, task and provider are already job {same.name}",
-            hint=f"look at it with `batchctl status {same.name}`, or submit it once more with --again",
-        ) from same
+        raise _is_there(same.name, reuse=order.reuse) from same
     try:
-        store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), taken.groups)
+        store.rows.add(job.id, enumerate(size + taken.envelope for size in taken.sizes), iter(taken.groups))
+        share(engine, job, dedupe=order.dedupe and taken.repeats, reuse=order.reuse)
         plan_rows(engine, job)
         store.jobs.update(job.id, now=engine.clock.now(), event="ready to be sent", ready_at=engine.clock.now())
     except BaseException:
         store.jobs.forget(job.id)
         raise
     return store.jobs.get(job.id)
+
+
+def _is_there(name: str, *, reuse: bool) -> UsageError:
+    what = f"the same input, task and provider are already job {name}"
+    if reuse:
+        return UsageError(f"{what}, which is not over", hint=f"wait for it with `batchctl wait {name}`")
+    how = "submit it once more with --again, or with --reuse to send only what has no answer"
+    return UsageError(what, hint=f"look at it with `batchctl status {name}`; {how}")
 
 
 def sweep(engine: Engine) -> None:
@@ -175,7 +206,7 @@ def sweep(engine: Engine) -> None:
 
 
 def _drop(engine: Engine, folder: str) -> None:
-    for name in ("rows", "bodies", "lines", INPUTS):
+    for name in ("rows", "bodies", "lines", INPUTS, KEYS):
         engine.spool.delete(f"{folder}/{name}")
 
 

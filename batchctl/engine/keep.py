@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import chain, tee
 
 from batchctl.engine.context import Engine
+from batchctl.engine.keys import KEYS
 from batchctl.engine.locks import sweep_owners
 from batchctl.engine.plan import INPUTS
 from batchctl.retention import DAY
@@ -30,7 +31,7 @@ JOBS = "jobs"  # the spool's folder of the jobs' folders
 class Kind(StrEnum):
     """What lies in the store's folder."""
 
-    INPUT = "input rows"  # every later `results` reads them
+    INPUT = "input rows"  # every later `results` reads them, and every submit their keys
     REQUESTS = "requests"  # as they were or will be sent, and where each row came from
     RESULTS = "results as received"
     STRAY = "stray lines"  # of results, that name no row
@@ -40,7 +41,7 @@ class Kind(StrEnum):
     FREE = "free in the store"
 
 
-_KINDS = {"rows": Kind.INPUT, "results": Kind.RESULTS, "quarantine": Kind.STRAY}
+_KINDS = {"rows": Kind.INPUT, KEYS: Kind.INPUT, "results": Kind.RESULTS, "quarantine": Kind.STRAY}
 RENDERED = ("bodies", "lines", INPUTS)
 
 

@@ -6,10 +6,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import assert_never
 
 from batchctl_store.records import Account, Batch, BatchState, Job
+
+_STRIDE = 64  # rows between two kept totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +33,18 @@ def partition(sizes: Sequence[int], limits: Limits, inputs: Sequence[int] | None
     if not sizes:
         return []
     most = limits.max_requests
-    measures = [(sizes, limits.max_bytes)]
+    measures = [(_Totals(sizes), limits.max_bytes)]
     if limits.max_inputs is not None and inputs is None:
         most = min(most, limits.max_inputs)
     elif limits.max_inputs is not None and inputs is not None:
-        measures.append((inputs, limits.max_inputs))
-    # Arrays and not lists: a million rows are ordinary.
-    weights = [(array("Q", accumulate(values, initial=0)), limit, max(values)) for values, limit in measures]
-    best = _cuts([(totals, limit) for totals, limit, _ in weights], most)
+        measures.append((_Totals(inputs), limits.max_inputs))
+    best = _cuts(len(sizes), measures, most)
     fewest = len(best)
     low, high = 0.0, 1.0  # the smallest share of all limits that still needs no more batches, found by halving
     for _ in range(24):
         share = (low + high) / 2
-        narrowed = [(totals, max(largest, int(limit * share))) for totals, limit, largest in weights]
-        cuts = _cuts(narrowed, max(1, int(most * share)), at_most=fewest)
+        narrowed = [(totals, max(totals.largest, int(limit * share))) for totals, limit in measures]
+        cuts = _cuts(len(sizes), narrowed, max(1, int(most * share)), at_most=fewest)
         if cuts:
             best, high = cuts, share
         else:
@@ -53,21 +52,48 @@ def partition(sizes: Sequence[int], limits: Limits, inputs: Sequence[int] | None
     return [end - start for start, end in zip([0, *best], best, strict=False)]
 
 
-def _cuts(weights: Sequence[tuple[Sequence[int], int]], count: int, at_most: int | None = None) -> list[int]:
+def _cuts(rows: int, measures: Sequence[tuple[_Totals, int]], count: int, at_most: int | None = None) -> list[int]:
     """Ends of the runs that greedy filling makes; empty where that needs more than `at_most` runs.
 
-    `weights` are running totals with the most that a run may weigh.
+    `measures` are what the rows weigh, with the most that a run may weigh.
     """
     ends: list[int] = []
-    start, rows = 0, len(weights[0][0]) - 1
+    start = 0
     while start < rows:
-        fits = [bisect_right(totals, totals[start] + most, start, rows + 1) - 1 for totals, most in weights]
-        end = min(start + count, *fits)
+        end = min(start + count, *(totals.end(start, most) for totals, most in measures))
         start = max(end, start + 1)
         ends.append(start)
         if at_most is not None and len(ends) > at_most:
             return []
     return ends
+
+
+class _Totals:
+    """Running totals of a million values in little memory: one in `_STRIDE` is kept, the rest is added up again."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._values = values
+        self._marks = array("Q", [0])  # the total before each stride, and at the end
+        self.largest = 0
+        total = 0
+        for start in range(0, len(values), _STRIDE):
+            stride = values[start : start + _STRIDE]
+            self.largest = max(self.largest, *stride, 0)
+            total += sum(stride)
+            self._marks.append(total)
+
+    def end(self, start: int, most: int) -> int:
+        """The furthest end of a run from `start` that weighs no more than `most`."""
+        first = start - start % _STRIDE
+        ceiling = self._marks[start // _STRIDE] + sum(self._values[first:start]) + most
+        stride = bisect_right(self._marks, ceiling) - 1
+        end, total = stride * _STRIDE, self._marks[stride]
+        for value in self._values[end : end + _STRIDE]:
+            total += value
+            if total > ceiling:
+                break
+            end += 1
+        return min(end, len(self._values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +194,9 @@ def decide(state: Snapshot, now: float) -> list[Decision]:
     """All that can be done now, in an order that gets results in first and sends last."""
     decisions: list[Decision] = []
     polls: dict[str, list[Batch]] = {}
+    held: dict[int, list[Batch]] = {}
     for batch in state.batches:
+        held.setdefault(batch.job_id, []).append(batch)
         job = state.jobs.get(batch.job_id)
         decision = _for_batch(batch, job, state, now)
         if isinstance(decision, Poll):
@@ -177,8 +205,7 @@ def decide(state: Snapshot, now: float) -> list[Decision]:
             decisions.append(decision)
     decisions += [Poll(profile, tuple(found)) for profile, found in polls.items()]
     for job in state.jobs.values():
-        held = [batch for batch in state.batches if batch.job_id == job.id]
-        decisions += _for_job(job, held, state, now)
+        decisions += _for_job(job, held.get(job.id, []), state, now)
     return sorted(decisions, key=_order)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from batchctl.engine.context import Engine
 from batchctl.engine.doubt import UNSURE_GONE
@@ -10,7 +10,7 @@ from batchctl.engine.recover import found_late
 from batchctl.engine.submit import backoff
 from batchctl_adapters.base import Doubt, Found, Phase, RemoteBatch, Unsure
 from batchctl_adapters.errors import AdapterError, Auth, Transient
-from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Submission, SubmissionState
+from batchctl_store.records import CLOSED, Batch, BatchState, IllegalMove, Noted, Submission, SubmissionState
 
 SHORT_PATIENCE_S = 1_800.0
 """How long results may lag behind the counts that promise them (DESIGN 3)."""
@@ -35,28 +35,26 @@ def poll(engine: Engine, profile: str, batches: Iterable[Batch]) -> None:
     paused = engine.paused(account)
     if paused is not None and paused.pause_kind == "auth":
         engine.store.batches.resume_account(account, now=now)  # the key works again
-    for remote_id, remote in seen.batches.items():
-        if remote_id in ids:
-            _observed(engine, *ids[remote_id], remote)
+    _observe(engine, [(*ours, seen.batches[remote_id]) for remote_id, ours in ids.items() if remote_id in seen.batches])
     for remote_id in sorted(seen.gone):
         if remote_id in ids:
             _not_found(engine, *ids[remote_id])
     for tag, remote in seen.late.items():
         if tag in watched:
             found_late(engine, remote, watched[tag])
-    for batch in batches:
-        fresh = engine.store.batches.get(batch.id)
+    only_watched = []
+    for fresh in engine.store.batches.current(batches):
         if fresh.state in WATCHED_ONLY and not fresh.live:
-            engine.store.batches.touch(batch.id, next_poll_at=now + MAX_POLL_S)
+            only_watched.append(fresh)
         _settle(engine, fresh)
+    engine.store.batches.touch_all(only_watched, next_poll_at=now + MAX_POLL_S)
 
 
-def _unreachable(engine: Engine, profile: str, batches: Iterable[Batch], error: AdapterError) -> None:
+def _unreachable(engine: Engine, profile: str, batches: Sequence[Batch], error: AdapterError) -> None:
     now = engine.clock.now()
     interval = engine.profile(profile).poll_interval_s
     asked = error.retry_after if isinstance(error, Transient) else None
-    for batch in batches:
-        engine.store.batches.touch(batch.id, next_poll_at=now + max(interval, asked or 0.0))
+    engine.store.batches.touch_all(batches, next_poll_at=now + max(interval, asked or 0.0))
     if isinstance(error, Auth):
         account = engine.profile(profile).account_name
         engine.store.batches.pause_account(
@@ -65,37 +63,44 @@ def _unreachable(engine: Engine, profile: str, batches: Iterable[Batch], error: 
     engine.note(f"{profile} could not be asked: {error.message}")
 
 
-def _observed(engine: Engine, batch: Batch, submission: Submission, remote: RemoteBatch) -> None:
-    now, store = engine.clock.now(), engine.store
-    seen = 0 if remote.counts is None else remote.counts.succeeded + remote.counts.failed
-    counted = max(seen, submission.counted or 0)  # a cancel may set counts back (PROVIDERS.md 2.7)
+def _observe(engine: Engine, seen: Sequence[tuple[Batch, Submission, RemoteBatch]]) -> None:
+    """Write down what the provider said of these tries, all at once: thousands may be out."""
+    store = engine.store.batches
+    store.note_all([_noted(engine, *one) for one in seen], now=engine.clock.now())
+    for batch, submission, remote in seen:
+        if remote.phase is Phase.ENDED and batch.state is BatchState.SUBMITTED and remote.ran_nothing:
+            _ran_nothing(engine, store.get(batch.id), submission, remote)
+
+
+def _noted(engine: Engine, batch: Batch, submission: Submission, remote: RemoteBatch) -> Noted:
+    now = engine.clock.now()
+    done = 0 if remote.counts is None else remote.counts.succeeded + remote.counts.failed
+    counted = max(done, submission.counted or 0)  # a cancel may set counts back (PROVIDERS.md 2.7)
     changed = remote.raw_status != submission.raw_status
     unknown = remote.phase is Phase.UNKNOWN
     if unknown:
         engine.note(f"{remote.remote_id} has the status {remote.raw_status!r}, which is unknown here: polling on")
-    ended = remote.phase is Phase.ENDED
-    store.batches.note_submission(
-        submission,
-        now=now,
-        event=f"{remote.remote_id} is {remote.raw_status}{' (unknown status)' if unknown else ''}" if changed else None,
-        raw_status=remote.raw_status,
-        counted=counted,
-        expires_at=remote.expires_at or submission.expires_at,
-        files=remote.files,
-        short_since=None if remote.files and not submission.files else submission.short_since,
-        gone_looks=0,
-        ended_at=(remote.ended_at or now) if ended else None,
-    )
     quiet = not changed and counted == submission.counted
-    store.batches.touch(
-        batch.id,
-        raw_status=remote.raw_status,
-        window_ends_at=remote.expires_at or batch.window_ends_at,
-        next_poll_at=now + _cadence(engine, batch, quiet=quiet),
-        note=None if (batch.note or "").startswith(UNSURE_GONE) else batch.note,
+    return Noted(
+        submission,
+        batch.job_id,
+        seen={
+            "raw_status": remote.raw_status,
+            "counted": counted,
+            "expires_at": remote.expires_at or submission.expires_at,
+            "files": remote.files,
+            "short_since": None if remote.files and not submission.files else submission.short_since,
+            "gone_looks": 0,
+            "ended_at": (remote.ended_at or now) if remote.phase is Phase.ENDED else None,
+        },
+        batch={
+            "raw_status": remote.raw_status,
+            "window_ends_at": remote.expires_at or batch.window_ends_at,
+            "next_poll_at": now + _cadence(engine, batch, quiet=quiet),
+            "note": None if (batch.note or "").startswith(UNSURE_GONE) else batch.note,
+        },
+        event=f"{remote.remote_id} is {remote.raw_status}{' (unknown status)' if unknown else ''}" if changed else None,
     )
-    if ended and batch.state is BatchState.SUBMITTED and remote.ran_nothing:
-        _ran_nothing(engine, store.batches.get(batch.id), submission, remote)
 
 
 def _cadence(engine: Engine, batch: Batch, *, quiet: bool) -> float:

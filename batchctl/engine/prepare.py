@@ -22,6 +22,7 @@ class Prepared(NamedTuple):
     group: str | None = None  # rows of different groups never share a batch
     messages: Sequence[Mapping[str, Any]] = ()  # what is asked, to estimate its tokens
     texts: Sequence[str] = ()  # the same for kinds that are not asked in messages; an embedding may have several
+    same: bytes | None = None  # equal for rows that ask the same, where the body's own bytes may not be
 
 
 class Preparer(Protocol):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchctl.engine.context import ID_WIDTH, limits_of
 from batchctl.engine.intake import check_expected
+from batchctl.engine.keys import Keys
+from batchctl.engine.numbers import Numbers
 from batchctl.engine.plan import Group, most_inputs, shards_of
 from batchctl.engine.planner import Limits
 from batchctl.engine.prepare import Prepared, Preparer, preparer
@@ -16,9 +19,12 @@ from batchctl.engine.tokens import tokens_of, tokens_of_messages
 from batchctl.errors import InputError
 from batchctl.inputs import Format, Named, Row, open_table
 from batchctl.lint import lint, split
+from batchctl.rowjson import to_json
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Kind
 from batchctl_adapters.profile import Profile
+
+_FOLDER = Path(tempfile.gettempdir())
 
 
 @dataclass(slots=True)
@@ -30,8 +36,9 @@ class Preview:
     problems: list[str] = field(default_factory=list)  # whole sentences, `FILE:LINE: what; fix`
     more_problems: int = 0  # found beyond those that are listed
     warnings: list[str] = field(default_factory=list)  # of the same form; nothing that stops a submit
+    repeated: int = 0  # rows that ask the same as an earlier one
     too_large: int = 0
-    input_tokens: int = 0
+    input_tokens: int = 0  # of what would be sent
     batches: list[tuple[int, int]] = field(default_factory=list)  # (requests, bytes)
 
 
@@ -59,8 +66,12 @@ def preview(
     target: Target | None = None,
     task_file: Path | None = None,
     most_problems: int = 100,
+    dedupe: bool = True,
 ) -> Preview:
-    """Lint the task, read the whole table and prepare every row, collecting what is wrong instead of stopping."""
+    """Lint the task, read the whole table and prepare every row, collecting what is wrong instead of stopping.
+
+    With `dedupe` rows that ask the same count once in what would be sent.
+    """
     seen = Preview()
     collect = _collector(seen, most_problems)
     if target is not None:
@@ -88,7 +99,7 @@ def preview(
     except InputError as error:
         collect(error)
         return seen
-    seen.batches = scale.batches()
+    scale.settle(dedupe=dedupe)
     return seen
 
 
@@ -101,13 +112,17 @@ class _Scale:
         self._fixed_tokens = 0 if schema is None else tokens_of(json.dumps(schema))
         self._groups: dict[str | None, Group] = {}
         self._measure: _Measure | None = None
+        self._keys = Keys()
+        self._tokens = Numbers(_FOLDER)  # of each row
         self.empty = 0  # rows with an empty text
 
     def weigh(self, row: Row, prepared: Prepared) -> None:
         """Count the request in. Raises InputError for one that no batch can hold."""
-        self._seen.input_tokens += tokens_of_messages(prepared.messages) + self._fixed_tokens
+        number = len(self._tokens)
+        self._keys.add(number, prepared.same or prepared.body or to_json([prepared.messages, prepared.texts]))
+        tokens = tokens_of_messages(prepared.messages) + self._fixed_tokens + sum(map(tokens_of, prepared.texts))
+        self._tokens.append(tokens)
         if prepared.texts:
-            self._seen.input_tokens += sum(map(tokens_of, prepared.texts))
             self.empty += self._prepare.kind == "embedding" and "" in prepared.texts
         if self._target is None:
             return
@@ -122,16 +137,24 @@ class _Scale:
             what = f"the row has {texts:,} texts, the limit is {measure.most:,}"
             raise InputError(row.file, row.line, what, hint="split it into several rows")
         if prepared.group not in self._groups:
-            self._groups[prepared.group] = Group.empty(counted=measure.most is not None)
-        self._groups[prepared.group].add(row.number, size, texts)
+            self._groups[prepared.group] = Group.empty(_FOLDER, counted=measure.most is not None)
+        self._groups[prepared.group].add(number, size, texts)
 
-    def batches(self) -> list[tuple[int, int]]:
-        """(requests, bytes) of each batch."""
+    def settle(self, *, dedupe: bool) -> None:
+        """Write down what would be sent, once every row was weighed."""
+        seen, unsent = self._seen, bytearray(len(self._tokens))
+        for number in self._keys.repeated():
+            unsent[number] = True
+        seen.repeated = sum(unsent)
+        if not dedupe:
+            unsent = bytearray(len(self._tokens))
+        seen.input_tokens = sum(tokens for tokens, out in zip(self._tokens, unsent, strict=True) if not out)
         if self._measure is None:
-            return []
+            return
         limits = self._measure.limits
-        found = [shard for group, rows in self._groups.items() for shard in shards_of(group, rows, limits)]
-        return [(shard.requests, shard.bytes) for shard in sorted(found)]
+        sent = [(name, rows.without(unsent, _FOLDER)) for name, rows in self._groups.items()]
+        found = [shard for group, rows in sent for shard in shards_of(group, rows, limits)]
+        seen.batches = [(shard.requests, shard.bytes) for shard in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ OpenAI's lines have custom_id, method, url and body (PROVIDERS.md 2.1), Anthropi
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from batchctl.engine.sorting import Sorter
 from batchctl.errors import InputError
 from batchctl.inputs import Row
-from batchctl.rowjson import escape_separators, to_json
+from batchctl.rowjson import escape_separators, to_canonical_json, to_json
 from batchctl_adapters.base import BatchAdapter, Kind, Output, Request
 from batchctl_adapters.profile import Profile
 
@@ -25,7 +26,6 @@ _CONTENT: Mapping[Kind, str] = {
     "chat": "messages", "responses": "input", "embedding": "input", "completion": "prompt", "moderation": "input",
 }  # fmt: skip
 _MOST_SHAPES = 1_000
-_PARTS = 16  # of all ids are looked through at a time, to hold a fraction of them in memory
 
 
 class ReadyMade:
@@ -60,6 +60,7 @@ class ReadyMade:
             group=model if self._apart else None,
             messages=messages,
             texts=texts,
+            same=_canonical(body, _CONTENT[self.kind]),
         )
 
     def _lint(self, row: Row, body: Mapping[str, Any], messages: list[dict[str, Any]], texts: list[str]) -> None:
@@ -133,6 +134,17 @@ class ReadyMade:
         return self._ids.repeated()
 
 
+def _canonical(body: Mapping[str, Any], content: str) -> bytes:
+    """The same bytes for bodies that ask the same.
+
+    The order of keys is no matter in a body and its messages; in all else, such as schemas and tools, models heed it.
+    """
+    parts = (
+        to_canonical_json([key, body[key]]) if key == content else to_json([key, body[key]]) for key in sorted(body)
+    )
+    return b",".join(parts)
+
+
 def _asked(found: Any) -> tuple[list[dict[str, Any]], list[str]]:
     """The content of a body, as messages or as texts."""
     if isinstance(found, str):
@@ -164,35 +176,42 @@ def _wrong_body(body: Any) -> tuple[str, str] | None:
 
 
 class _Ids:
-    """All ids seen, in 16 bytes each. Two with the same 64-bit hash count as the same: one in 30 million million."""
+    """All ids seen, hashed and sorted on disk; what stands twice is found one bucket at a time."""
 
     def __init__(self) -> None:
-        self._hashes = array("q")
-        self._lines = array("Q")
+        self._seen = Sorter(32)
+        self._count = 0
         self._files: dict[int, str] = {}  # row of each file's first request -> its name
 
     def add(self, custom_id: str, row: Row) -> None:
         if not self._files or next(reversed(self._files.values())) != row.file:
-            self._files[len(self._lines)] = row.file
-        self._hashes.append(hash(custom_id))
-        self._lines.append(row.line)
+            self._files[self._count] = row.file
+        key = blake2b(custom_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        self._seen.add(key[0], key + self._count.to_bytes(8, "big") + row.line.to_bytes(8, "big"))
+        self._count += 1
 
     def repeated(self) -> list[InputError]:
-        pairs: list[tuple[int, int]] = []
-        for part in range(_PARTS):
-            seen: dict[int, int] = {}
-            for number, value in enumerate(self._hashes):
-                if value % _PARTS == part:
-                    first = seen.setdefault(value, number)
-                    if first != number:
-                        pairs.append((number, first))
-        return [self._problem(*pair) for pair in sorted(pairs)]
+        """In the order of the table."""
+        found: list[tuple[int, int, int, int]] = []
+        for records in self._seen.buckets():
+            first = b""
+            for record in records:
+                if record[:16] == first[:16]:
+                    found.append((*_place(record), *_place(first)))
+                else:
+                    first = record
+        return [self._problem(*place) for place in sorted(found)]
 
-    def _problem(self, number: int, first: int) -> InputError:
+    def _problem(self, number: int, line: int, first: int, first_line: int) -> InputError:
         file, earlier = self._file(number), self._file(first)
-        place = f"line {self._lines[first]}" + (f" of {earlier}" if earlier != file else "")
+        place = f"line {first_line}" + (f" of {earlier}" if earlier != file else "")
         hint = "give every request an id of its own: answers are told apart by it"
-        return InputError(file, self._lines[number], f"the custom_id is that of {place} again", hint=hint)
+        return InputError(file, line, f"the custom_id is that of {place} again", hint=hint)
 
     def _file(self, number: int) -> str:
         return next(name for start, name in reversed(self._files.items()) if start <= number)
+
+
+def _place(record: bytes) -> tuple[int, int]:
+    """Row and line of a record."""
+    return int.from_bytes(record[16:24], "big"), int.from_bytes(record[24:], "big")

@@ -153,11 +153,10 @@ def _isolated(engine: Engine, decision: planner.Decision, report: Report) -> Non
     except AdapterError as error:
         engine.note(error.message)
         batches = getattr(decision, "batches", None) or [getattr(decision, "batch", None)]
-        for batch in batches:
-            if batch is not None:
-                wait = engine.profile(batch.profile).poll_interval_s
-                at = engine.clock.now() + wait
-                engine.store.batches.touch(batch.id, not_before=at, next_poll_at=at, note=error.message)
+        concerned = [batch for batch in batches if batch is not None]
+        if concerned:
+            at = engine.clock.now() + engine.profile(concerned[0].profile).poll_interval_s
+            engine.store.batches.touch_all(concerned, not_before=at, next_poll_at=at, note=error.message)
 
 
 def _act(engine: Engine, decision: planner.Decision, report: Report) -> None:

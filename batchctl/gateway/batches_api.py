@@ -133,7 +133,7 @@ def routes(gateway: Gateway) -> list[Route]:
             batch = state.batch(batch_id)
         except KeyError:
             raise no_batch(batch_id) from None
-        if batch.project != request.state.project or not is_visible(batch, clock.now()):
+        if batch.is_messages or batch.project != request.state.project or not is_visible(batch, clock.now()):
             raise no_batch(batch_id)
         return batch
 

@@ -105,9 +105,10 @@ def _timing(executor: str, changes: dict[str, float]) -> Timing:
     "--ledger-field", metavar="PATH", help="What identifies a row in the ledger (body.user); default: its body."
 )
 @click.option(
-    "--max-file-bytes", type=click.IntRange(1), default=200_000_000, show_default=True, help="Largest upload."
+    "--max-file-bytes", type=click.IntRange(1), show_default="200 MB; 256 MB", help="Largest upload; largest create."
 )
-@click.option("--max-requests", type=click.IntRange(1), default=50_000, show_default=True, help="Most rows in a batch.")
+@click.option("--max-requests", type=click.IntRange(1), show_default="50,000; 100,000", help="Most rows in a batch.")
+@click.option("--max-queued", type=click.IntRange(1), help="Most rows in Anthropic's queue; a create beyond is a 429.")
 @click.option("--stop-on-stdin-eof", is_flag=True, help="Stop when standard input closes (for a child process).")
 def serve_command(
     executor: str,
@@ -120,7 +121,9 @@ def serve_command(
     shares: tuple[str, ...],
     **plain: Any,
 ) -> None:
-    """Serve OpenAI's Files and Batches API on this machine, for rehearsals and for small local models.
+    """Serve OpenAI's Files and Batches API and Anthropic's Message Batches on this machine.
+
+    For rehearsals and for small local models. Where an option has two defaults, the second is Anthropic's.
 
     GET /rehearsal/ledger says what was sent and answered, /rehearsal/clock the server's time; POST /rehearsal/faults
     replaces the schedule of faults.

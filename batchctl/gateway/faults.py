@@ -27,6 +27,7 @@ class Op(StrEnum):
     RETRIEVE = "retrieve"
     LIST = "list"
     CANCEL = "cancel"
+    DELETE = "delete"
     ANY = "any"
     BATCH = "batch"
 

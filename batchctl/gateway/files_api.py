@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from batchctl.gateway.faults import Kind
 from batchctl.gateway.gateway import Gateway
+from batchctl.gateway.options import OPENAI_LIMITS
 from batchctl.gateway.state import FILE_LIFE
 from batchctl.gateway.upload import Form, receive
 from batchctl.gateway.wire import WireError, cut_page, file_json, no_file, page_json
@@ -59,14 +60,15 @@ def _check_form(form: Form, max_bytes: int) -> float:
 
 def routes(gateway: Gateway) -> list[Route]:
     """The routes of files over this gateway's state."""
-    state, clock, options = gateway.state, gateway.clock, gateway.options
+    state, clock = gateway.state, gateway.clock
+    max_bytes = gateway.options.limits(OPENAI_LIMITS).max_bytes
 
     async def upload(request: Request) -> Response:
         target = state.parts_dir / f"upload-{secrets.token_hex(8)}"
         try:
             content_type = request.headers.get("content-type", "")
-            form = await receive(request.stream(), content_type, target, max_bytes=options.max_file_bytes)
-            life_s = _check_form(form, options.max_file_bytes)
+            form = await receive(request.stream(), content_type, target, max_bytes=max_bytes)
+            life_s = _check_form(form, max_bytes)
             stored = await run_in_threadpool(
                 state.add_file,
                 target,

@@ -14,13 +14,15 @@ from email.utils import formatdate
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from batchctl.gateway.faults import Fault, Kind, Op
 from batchctl.gateway.gateway import Gateway
-from batchctl.gateway.wire import WireError, error_body, wrong_key
+from batchctl.gateway.messages_wire import is_messages
+from batchctl.gateway.refusals import refusal
+from batchctl.gateway.wire import WireError, wrong_key
 
 _FOREVER_S: Final = 3_600.0
 _OPS: Final = (
@@ -33,6 +35,12 @@ _OPS: Final = (
     ("GET", re.compile(r"/v1/batches"), Op.LIST),
     ("GET", re.compile(r"/v1/batches/[^/]+"), Op.RETRIEVE),
     ("POST", re.compile(r"/v1/batches/[^/]+/cancel"), Op.CANCEL),
+    ("POST", re.compile(r"/v1/messages/batches"), Op.CREATE),
+    ("GET", re.compile(r"/v1/messages/batches"), Op.LIST),
+    ("GET", re.compile(r"/v1/messages/batches/[^/]+"), Op.RETRIEVE),
+    ("DELETE", re.compile(r"/v1/messages/batches/[^/]+"), Op.DELETE),
+    ("GET", re.compile(r"/v1/messages/batches/[^/]+/results"), Op.CONTENT),
+    ("POST", re.compile(r"/v1/messages/batches/[^/]+/cancel"), Op.CANCEL),
 )
 
 
@@ -70,7 +78,8 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        call = _Call(self._app, scope, receive, self._with_headers(send))
+        scope["state"]["request_id"] = f"req_{secrets.token_hex(12)}"
+        call = _Call(self._app, scope, receive, self._with_headers(scope, send))
         if not scope["path"].startswith("/v1/"):
             await call.answer()
             return
@@ -79,9 +88,9 @@ class Front:
         fault = self._gateway.schedule.on_request(op) if op else None
         scope["state"]["fault"] = fault.kind if fault else None
         try:
-            scope["state"]["project"] = self._project(Headers(scope=scope))
+            scope["state"]["project"] = self._project(scope)
         except WireError as error:
-            await call.reply(JSONResponse(error.body, error.status))
+            await call.reply(refusal(scope, error))
             return
         act = self._request_faults.get(fault.kind) if fault else None
         if fault is None or act is None:
@@ -89,25 +98,34 @@ class Front:
         else:
             await act(call, fault)
 
-    def _project(self, headers: Headers) -> str:
-        keys = self._gateway.options.keys
+    def _project(self, scope: Scope) -> str:
+        """Whose key it is: `Authorization: Bearer KEY`, on Anthropic's wire `x-api-key: KEY` too; else WireError 401.
+
+        Anthropic's SDK from 2.0 on sends its key as a bearer (anthropic/_client.py), plain HTTP the other header.
+        """
+        keys, headers = self._gateway.options.keys, Headers(scope=scope)
         if not keys:
             return "default"
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key:
-            raise WireError(401, "You didn't provide an API key in the Authorization header (Bearer KEY).")
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        key = bearer if scheme.lower() == "bearer" else ""
+        missing = "You didn't provide an API key in the Authorization header (Bearer KEY)."
+        if is_messages(scope["path"]):
+            key, missing = headers.get("x-api-key", key), "x-api-key header is required"
+        if not key:
+            raise WireError(401, missing)
         if key not in keys:
-            raise wrong_key(key)
+            raise WireError(401, "invalid x-api-key") if is_messages(scope["path"]) else wrong_key(key)
         return keys[key]
 
-    def _with_headers(self, send: Send) -> Send:
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
         """Date says the server's clock, as every answer of a real provider says its own."""
+        name = "request-id" if is_messages(scope["path"]) else "x-request-id"
 
         async def wrapped(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 headers["date"] = formatdate(self._gateway.clock.now(), usegmt=True)
-                headers["x-request-id"] = f"req_{secrets.token_hex(12)}"
+                headers[name] = scope["state"]["request_id"]
             await send(message)
 
         return wrapped
@@ -156,12 +174,12 @@ async def _drop_after(call: _Call, _: Fault) -> None:
 
 
 async def _error(call: _Call, fault: Fault) -> None:
-    await call.reply(_error_response(fault))
+    await call.reply(_error_response(call, fault))
 
 
 async def _error_after(call: _Call, fault: Fault) -> None:
     await call.answer(_swallow)
-    response = _error_response(fault)
+    response = _error_response(call, fault)
     await response(call.scope, call.receive, call.send)
 
 
@@ -180,13 +198,11 @@ async def _hang_before(call: _Call, fault: Fault) -> None:
     await call.drop()
 
 
-def _error_response(fault: Fault) -> Response:
+def _error_response(call: _Call, fault: Fault) -> Response:
     limited = fault.kind is Kind.RATE_LIMIT
     status = fault.status or (429 if limited else 503)
-    headers: dict[str, str] = {}
     after = fault.retry_after if fault.retry_after is not None else (1.0 if limited else None)
-    if after is not None:
-        headers["retry-after"] = f"{after:g}"
+    headers = {} if after is None else {"retry-after": f"{after:g}"}
     if fault.body == "html":
         return HTMLResponse(f"<html><head><title>{status}</title></head><body>{status}</body></html>", status, headers)
     if fault.body == "empty":
@@ -194,7 +210,8 @@ def _error_response(fault: Fault) -> Response:
     kind = "requests" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
     code = fault.code or ("rate_limit_exceeded" if status == 429 else None)
     message = fault.message or f"The rehearsal's schedule of faults answers with {status}."
-    return JSONResponse(error_body(message, kind=kind, param=fault.param, code=code), status, headers)
+    error = WireError(status, message, kind=kind, param=fault.param, code=code, retry_after=after)
+    return refusal(call.scope, error)
 
 
 async def _truncate(call: _Call, fault: Fault) -> None:

@@ -21,6 +21,21 @@ ENDPOINTS = (
 )
 """What create takes (PROVIDERS.md 2.1). An executor need not be able to run them all."""
 
+MESSAGES_ENDPOINT = "/v1/messages"
+"""Where the requests of Anthropic's batches go: it tells such a batch from one of OpenAI's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest create of one wire: `max_bytes` of the upload (or of the body with its requests), and requests."""
+
+    max_bytes: int
+    max_requests: int
+
+
+OPENAI_LIMITS = Limits(200_000_000, 50_000)  # measured (PROVIDERS.md 2.1)
+MESSAGES_LIMITS = Limits(256_000_000, 100_000)  # PROVIDERS.md 3.4
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -51,7 +66,9 @@ class ServeOptions:
     API key to a project; files and batches belong to a project; empty: any key, one project. `models` empty: any
     model name is known. `queue_limits` are enqueued prompt tokens by model, `*` for all others. `shares` are the
     rehearsal executor's (executors/rehearsal.py, each 0..1). `ledger_field` is a dotted path in
-    the request line whose value identifies a row in the ledger instead of the body's hash.
+    the request line whose value identifies a row in the ledger instead of the body's hash (Anthropic's `params` are
+    its `body` there). `max_file_bytes` and `max_requests` None: each wire's own (OPENAI_LIMITS, MESSAGES_LIMITS).
+    `max_queued`: the most requests in Anthropic's queue at once; a create beyond is answered with 429.
     """
 
     executor: Literal["rehearsal", "llamacpp"] = "rehearsal"
@@ -69,6 +86,11 @@ class ServeOptions:
     timing: Timing = field(default_factory=Timing)
     shares: Mapping[str, float] = field(default_factory=dict)
     ledger_field: str | None = None
-    max_file_bytes: int = 200_000_000  # measured (PROVIDERS.md 2.1)
-    max_requests: int = 50_000
+    max_file_bytes: int | None = None
+    max_requests: int | None = None
+    max_queued: int | None = None
     stop_on_stdin_eof: bool = False
+
+    def limits(self, own: Limits) -> Limits:
+        """A wire's `own` limits, changed to what was asked for."""
+        return Limits(self.max_file_bytes or own.max_bytes, self.max_requests or own.max_requests)

@@ -1,4 +1,4 @@
-"""One batch running: its requests in shuffled order through the executor, and its two result files as they grow.
+"""One batch running: its requests in shuffled order through the executor, and its result files as they grow.
 
 Progress lives in memory and in part files: a restarted server runs the batch again from its first row, in the same
 order.
@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from batchctl.executors.base import Executor, Reply
+from batchctl.gateway.dialects import Dialect
 from batchctl.gateway.faults import Fault, Kind
 from batchctl.gateway.lines import request_lines
 from batchctl.gateway.state import Batch
@@ -48,7 +49,10 @@ class Tally:
 
 
 class RowFaults:
-    """Which rows (by position) of a batch go wrong: drawn once, from the seed."""
+    """Which rows (by position) of a batch go wrong: drawn once, from the seed.
+
+    A wire on which no batch can fail (Anthropic's) lets each of its rows fail instead.
+    """
 
     def __init__(self, batch: Batch, total: int, rng: random.Random) -> None:
         self._chosen: dict[Kind, tuple[Fault, frozenset[int]]] = {}
@@ -57,6 +61,10 @@ class RowFaults:
             if fault is not None and total:
                 count = min(total, max(1, round(fault.share * total)))
                 self._chosen[kind] = (fault, frozenset(rng.sample(range(total), count)))
+        failed = batch.fault(Kind.FAIL) if batch.is_messages else None
+        if failed is not None:
+            every = failed.model_copy(update={"kind": Kind.ROW_STATUS, "status": failed.status or 400})
+            self._chosen[Kind.ROW_STATUS] = (every, frozenset(range(total)))
 
     def at(self, kind: Kind, position: int) -> Fault | None:
         """The fault, where it strikes the row at this position."""
@@ -68,9 +76,17 @@ class BatchRun:
     """Runs rows on request (`advance`), then writes down those that were left out (`leave`)."""
 
     def __init__(
-        self, batch: Batch, source: Path, parts: Path, executor: Executor, pool: Pool | None, seed: int
+        self,
+        batch: Batch,
+        source: Path,
+        parts: Path,
+        executor: Executor,
+        pool: Pool | None,
+        seed: int,
+        dialect: Dialect,
     ) -> None:
         self._batch = batch
+        self._dialect = dialect
         self._executor = executor
         self._pool = pool
         self._source = source
@@ -83,7 +99,8 @@ class BatchRun:
         self._order = array("L", range(self.total))
         rng.shuffle(self._order)
         self._faults = RowFaults(batch, self.total, rng)
-        self.output, self.errors = parts / f"{batch.id}.output", parts / f"{batch.id}.errors"
+        self.output = parts / f"{batch.id}.output"
+        self.errors = self.output if dialect.one_file else parts / f"{batch.id}.errors"
         self.output.write_bytes(b"")
         self.errors.write_bytes(b"")
         self._pending: dict[Future[Reply], tuple[int, str]] = {}
@@ -133,7 +150,7 @@ class BatchRun:
             while self._started < self.total:
                 position, custom_id, _ = self._next(source)
                 self._states[position] = _STATES.index("unanswered")
-                self._write(self.errors, position, custom_id, response=None, error={"code": code, "message": message})
+                self._write(self.errors, position, self._dialect.left_out(self._id(position), custom_id, code, message))
         self._flush()
 
     def attempts(self) -> Iterator[tuple[int, str]]:
@@ -149,7 +166,7 @@ class BatchRun:
 
     def _run(self, body: Mapping[str, Any]) -> Reply:
         try:
-            return self._executor.run(self._batch.endpoint, body)
+            return self._dialect.answer(self._executor, body)
         except Exception as error:  # an executor must not raise; if it does, one row pays for it, not the batch
             message = f"{type(error).__name__}: {error}"
             return Reply(500, {"error": {"message": message, "type": "server_error", "param": None, "code": None}})
@@ -179,8 +196,7 @@ class BatchRun:
             self._lose(position)
             return
         target = self.output if answered or (struck is not None and struck.in_output) else self.errors
-        response = {"status_code": status, "request_id": f"req_{self._id(position)}", "body": body}
-        self._write(target, position, custom_id, response=response, error=None)
+        self._write(target, position, self._dialect.result(self._id(position), custom_id, Reply(status, body)))
 
     def _lose(self, position: int) -> None:
         """Note that a row's answer stands readable in neither file."""
@@ -188,12 +204,9 @@ class BatchRun:
             self._states[position] = _STATES.index("lost")
 
     def _id(self, position: int) -> str:
-        return f"{self._batch.id[6:]}{self._numbers[position]:08x}"
+        return f"{self._batch.id.rpartition('_')[2]}{self._numbers[position]:08x}"
 
-    def _write(
-        self, target: Path, position: int, custom_id: str, *, response: dict[str, Any] | None, error: Any
-    ) -> None:
-        fields = {"id": f"batch_req_{self._id(position)}", "custom_id": custom_id, "response": response, "error": error}
+    def _write(self, target: Path, position: int, fields: dict[str, Any]) -> None:
         line = orjson.dumps(fields) + b"\n"
         held = self._held[target]
         malformed = self._faults.at(Kind.MALFORMED_LINES, position)

@@ -1,6 +1,7 @@
 """The background thread that moves batches along, on the server's clock.
 
-validating -> failed | in_progress -> finalizing -> completed, or expired; cancelling -> cancelled. Where rows have a
+validating -> failed | in_progress -> finalizing -> completed, or expired; cancelling -> cancelled. One of Anthropic's
+begins in_progress: its rows are checked as they run. Where rows have a
 modelled duration, what is done by a moment follows from that moment alone and not from how fast this machine is.
 """
 
@@ -16,9 +17,10 @@ from typing import Final
 
 from batchctl.executors.base import Executor
 from batchctl.gateway.clock import ServerClock
+from batchctl.gateway.dialects import dialect_of
 from batchctl.gateway.faults import Kind
 from batchctl.gateway.lines import Report, batch_error, validate
-from batchctl.gateway.options import ServeOptions, Timing
+from batchctl.gateway.options import OPENAI_LIMITS, ServeOptions, Timing
 from batchctl.gateway.run import CANCELLED, EXPIRED, BatchRun
 from batchctl.gateway.state import FILE_LIFE, Batch, State
 
@@ -163,7 +165,7 @@ class Runner(threading.Thread):
             self._state.path_of(stored.id),
             batch.endpoint,
             models=self._options.models,
-            max_requests=self._options.max_requests,
+            max_requests=self._options.limits(OPENAI_LIMITS).max_requests,
             ledger_field=self._options.ledger_field,
         )
 
@@ -193,7 +195,10 @@ class Runner(threading.Thread):
         run = self._runs.get(batch.id)
         if run is None:
             source = self._state.path_of(batch.input_file_id)
-            run = BatchRun(batch, source, self._state.parts_dir, self._executor, self._pool, self._options.seed)
+            options = self._options
+            dialect = dialect_of(batch, options)
+            parts = self._state.parts_dir
+            run = BatchRun(batch, source, parts, self._executor, self._pool, options.seed, dialect)
             self._runs[batch.id] = run
         return run
 
@@ -291,6 +296,26 @@ class Runner(threading.Thread):
                 self._write_end(batch, run, status, column, moment)
 
     def _write_end(self, batch: Batch, run: BatchRun, status: str, column: str, moment: float) -> None:
+        ids = self._keep_files(batch, run, moment)
+        self._state.end_attempts(batch.seq, run.attempts())
+        del self._runs[batch.id]
+        self._state.update_batch(
+            batch.id,
+            expect=[batch.status],
+            status=status,
+            completed=run.tally.completed,
+            failed=run.tally.failed,
+            usage=run.tally.usage,
+            output_file_id=ids["output"],
+            error_file_id=ids["error"],
+            **{column: moment},
+        )
+        self._state.drop_bytes(batch.input_file_id)
+
+    def _keep_files(self, batch: Batch, run: BatchRun, moment: float) -> dict[str, str | None]:
+        """Put the results where downloads find them; returns the ids of `output` and `error`."""
+        if batch.is_messages:
+            return {"output": self._state.keep_results(run.output, batch), "error": None}
         life = float(batch.output_expires_s or FILE_LIFE)
         ids: dict[str, str | None] = {}
         for name, part in (("output", run.output), ("error", run.errors)):
@@ -310,20 +335,7 @@ class Runner(threading.Thread):
             gone = batch.fault(Kind.FILES_GONE)
             if gone is not None and gone.file in (name, "both"):
                 self._state.expire_file(stored.id, moment + gone.seconds)
-        self._state.end_attempts(batch.seq, run.attempts())
-        del self._runs[batch.id]
-        self._state.update_batch(
-            batch.id,
-            expect=[batch.status],
-            status=status,
-            completed=run.tally.completed,
-            failed=run.tally.failed,
-            usage=run.tally.usage,
-            output_file_id=ids["output"],
-            error_file_id=ids["error"],
-            **{column: moment},
-        )
-        self._state.drop_bytes(batch.input_file_id)
+        return ids
 
     _moves: Final[dict[str, Callable[[Runner, Batch, float], float]]] = {
         "validating": _validating,

@@ -14,32 +14,32 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from batchctl.errors import UsageError
-from batchctl.gateway import batches_api, files_api, rehearsal_api
+from batchctl.gateway import batches_api, files_api, messages_api, rehearsal_api
 from batchctl.gateway.gateway import Gateway
 from batchctl.gateway.middleware import DroppableProtocol, Front
 from batchctl.gateway.options import LOOPBACK_HOSTS, ServeOptions
-from batchctl.gateway.wire import WireError, error_body
+from batchctl.gateway.refusals import refusal
+from batchctl.gateway.wire import WireError
 
 
-async def _wire_error(_: Request, error: Exception) -> Response:
+async def _wire_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WireError)
-    return JSONResponse(error.body, error.status)
+    return refusal(request.scope, error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Unknown paths and methods, in OpenAI's words."""
+    """Unknown paths and methods."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    message = f"Invalid URL ({request.method} {request.url.path})"
-    return JSONResponse(error_body(message), status)
+    return refusal(request.scope, WireError(status, f"Invalid URL ({request.method} {request.url.path})"))
 
 
-async def _server_error(_: Request, error: Exception) -> Response:
+async def _server_error(request: Request, error: Exception) -> Response:
     message = f"The server had an error while processing your request: {type(error).__name__}"
-    return JSONResponse(error_body(message, kind="server_error"), 500)
+    return refusal(request.scope, WireError(500, message, kind="server_error"))
 
 
 def make_app(gateway: Gateway) -> ASGIApp:
@@ -51,7 +51,12 @@ def make_app(gateway: Gateway) -> ASGIApp:
         yield
 
     app = Starlette(
-        routes=[*files_api.routes(gateway), *batches_api.routes(gateway), *rehearsal_api.routes(gateway)],
+        routes=[
+            *files_api.routes(gateway),
+            *batches_api.routes(gateway),
+            *messages_api.routes(gateway),
+            *rehearsal_api.routes(gateway),
+        ],
         exception_handlers={WireError: _wire_error, HTTPException: _http_error, Exception: _server_error},
         lifespan=lifespan,
     )

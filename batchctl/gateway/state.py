@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from batchctl.errors import UsageError
 from batchctl.gateway.faults import Fault, Kind
+from batchctl.gateway.options import MESSAGES_ENDPOINT
 
 TERMINAL: Final = frozenset({"failed", "completed", "expired", "cancelled"})
 SAVE_EVERY_S: Final = 1.0  # wall seconds between two saves of the clock
@@ -37,7 +38,7 @@ CREATE TABLE IF NOT EXISTS batches (
     output_expires_s INTEGER, faults BLOB NOT NULL, status TEXT NOT NULL, model TEXT, total INTEGER NOT NULL,
     completed INTEGER NOT NULL, failed INTEGER NOT NULL, tokens INTEGER NOT NULL, usage BLOB, errors BLOB,
     output_file_id TEXT, error_file_id TEXT, in_progress_at REAL, finalizing_at REAL, completed_at REAL,
-    failed_at REAL, expired_at REAL, cancelling_at REAL, cancelled_at REAL
+    failed_at REAL, expired_at REAL, cancelling_at REAL, cancelled_at REAL, deleted_at REAL
 );
 CREATE INDEX IF NOT EXISTS batches_status ON batches (status);
 CREATE TABLE IF NOT EXISTS attempts (
@@ -96,6 +97,12 @@ class Batch:
     expired_at: float | None = None
     cancelling_at: float | None = None
     cancelled_at: float | None = None
+    deleted_at: float | None = None
+
+    @property
+    def is_messages(self) -> bool:
+        """One of Anthropic's: no other wire shows it."""
+        return self.endpoint == MESSAGES_ENDPOINT
 
     @property
     def ended_at(self) -> float | None:
@@ -147,6 +154,8 @@ class State:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA synchronous = {'NORMAL' if durable else 'OFF'}")
         self._db.executescript(_SCHEMA)
+        if "deleted_at" not in {column[1] for column in self._all("PRAGMA table_info(batches)")}:
+            self._db.execute("ALTER TABLE batches ADD COLUMN deleted_at REAL")  # kept by a server of before
 
     def close(self) -> None:
         with self._lock:
@@ -158,6 +167,17 @@ class State:
         """Keep every other thread out for several steps that belong together."""
         with self._lock:
             yield
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._db.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
 
     def _all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         with self._lock:
@@ -183,14 +203,12 @@ class State:
 
     def save_moment(self, now: float, speed: float, calls: dict[str, int]) -> None:
         """Keep the clock and add to the counts of calls."""
-        with self._lock:
-            self._db.execute("BEGIN")
+        with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?)", (now, speed, time.time()))
             self._db.executemany(
                 "INSERT INTO calls VALUES (?, ?) ON CONFLICT (route) DO UPDATE SET count = count + excluded.count",
                 list(calls.items()),
             )
-            self._db.execute("COMMIT")
 
     # Files
 
@@ -251,7 +269,7 @@ class State:
                 " UNION ALL SELECT 1 FROM files WHERE id = ?1 AND deleted_at IS NULL LIMIT 1",
                 (file_id,),
             )
-            if wanted is None and file_id.startswith("file-") and "/" not in file_id:
+            if wanted is None and file_id.startswith(("file-", "msgbatch_")) and "/" not in file_id:
                 self.path_of(file_id).unlink(missing_ok=True)
 
     def expire_file(self, file_id: str, moment: float) -> None:
@@ -259,20 +277,26 @@ class State:
         with self._lock:
             self._db.execute("UPDATE files SET expires_at = ? WHERE id = ?", (moment, file_id))
 
+    def keep_results(self, source: Path, batch: Batch) -> str:
+        """Take a batch's finished results over under a name that is no file's id, and return it."""
+        name = f"{batch.id}.results"
+        source.replace(self.path_of(name))
+        return name
+
     # Batches
 
-    def add_batch(self, **values: Any) -> Batch:
-        """Store a new batch and return it."""
-        batch_id = "batch_" + secrets.token_hex(12)
-        batch = Batch(seq=0, id=batch_id, **values)
+    def add_batch(self, *, id: str | None = None, keys: Iterable[tuple[int, str]] = (), **values: Any) -> Batch:
+        """Store a new batch, with its requests (line number, key) where they are known by now, and return it."""
+        batch = Batch(seq=0, id=id or "batch_" + secrets.token_hex(12), **values)
         columns = [column for column in _BATCH_COLUMNS if column != "seq"]
         marks = ", ".join("?" * len(columns))
-        with self._lock:
-            self._db.execute(
+        with self._transaction():
+            cursor = self._db.execute(
                 f"INSERT INTO batches ({', '.join(columns)}) VALUES ({marks})",
                 [_encode(column, getattr(batch, column)) for column in columns],
             )
-        return self.batch(batch_id)
+            self._insert_attempts(cursor.lastrowid or 0, keys)
+        return self.batch(batch.id)
 
     def batch(self, batch_id: str) -> Batch:
         """Raises KeyError where there is none."""
@@ -281,10 +305,12 @@ class State:
             raise KeyError(batch_id)
         return _batch(row)
 
-    def batches(self, project: str) -> list[Batch]:
-        """All of the project's batches, newest first."""
+    def batches(self, project: str, *, messages: bool = False) -> list[Batch]:
+        """All of the project's batches of OpenAI's wire (of Anthropic's with `messages`), newest first."""
         rows = self._all(
-            f"SELECT {', '.join(_BATCH_COLUMNS)} FROM batches WHERE project = ? ORDER BY seq DESC", (project,)
+            f"SELECT {', '.join(_BATCH_COLUMNS)} FROM batches WHERE project = ? AND (endpoint = ?) = ?"
+            " AND deleted_at IS NULL ORDER BY seq DESC",
+            (project, MESSAGES_ENDPOINT, messages),
         )
         return [_batch(row) for row in rows]
 
@@ -327,24 +353,32 @@ class State:
         )
         return int(row[0])
 
+    def queued_requests(self, project: str) -> int:
+        """Requests of the project's batches of Anthropic's wire that have not ended."""
+        row = self._one(
+            "SELECT coalesce(sum(total), 0) FROM batches WHERE project = ? AND endpoint = ?"
+            " AND status IN ('in_progress', 'finalizing', 'cancelling')",
+            (project, MESSAGES_ENDPOINT),
+        )
+        return int(row[0])
+
     # Attempts: what the ledger counts
 
     def add_attempts(self, seq: int, keys: Iterable[tuple[int, str]]) -> None:
         """Note the requests (line number, key) that a batch's file holds."""
-        with self._lock:
-            self._db.execute("BEGIN")
-            self._db.executemany(
-                "INSERT OR IGNORE INTO attempts (batch, line, key) VALUES (?, ?, ?)",
-                ((seq, line, key) for line, key in keys),
-            )
-            self._db.execute("COMMIT")
+        with self._transaction():
+            self._insert_attempts(seq, keys)
+
+    def _insert_attempts(self, seq: int, keys: Iterable[tuple[int, str]]) -> None:
+        self._db.executemany(
+            "INSERT OR IGNORE INTO attempts (batch, line, key) VALUES (?, ?, ?)",
+            ((seq, line, key) for line, key in keys),
+        )
 
     def end_attempts(self, seq: int, states: Iterable[tuple[int, str]]) -> None:
         """Note what became of each request (line number, state)."""
-        with self._lock:
-            self._db.execute("BEGIN")
+        with self._transaction():
             self._db.executemany(
                 "UPDATE attempts SET state = ? WHERE batch = ? AND line = ?",
                 ((state, seq, line) for line, state in states),
             )
-            self._db.execute("COMMIT")

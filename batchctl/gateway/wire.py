@@ -9,12 +9,24 @@ from batchctl.gateway.state import TERMINAL, Batch, StoredFile
 
 
 class WireError(Exception):
-    """An error answer: `status` and OpenAI's body."""
+    """An error answer, which `refusals` words as the wire of the request does.
 
-    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+    `kind` None: as that wire says it for the status. `retry_after` in seconds.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str | None = None,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
-        self.status = status
-        self.body = error_body(message, param=param, code=code)
+        self.status, self.message, self.kind = status, message, kind
+        self.param, self.code, self.retry_after = param, code, retry_after
 
 
 def error_body(
@@ -74,7 +86,8 @@ def _whole(moment: float | None) -> int | None:
     return None if moment is None else int(moment)
 
 
-def _status(batch: Batch, now: float) -> str:
+def shown_status(batch: Batch, now: float) -> str:
+    """Its status, or what a fault says instead while it runs."""
     strange = batch.fault(Kind.UNKNOWN_STATUS)
     begun = batch.in_progress_at
     if strange is None or batch.status != "in_progress" or begun is None:
@@ -109,7 +122,7 @@ def batch_json(batch: Batch, now: float) -> dict[str, Any]:
         "errors": {"object": "list", "data": batch.errors} if batch.errors else None,
         "input_file_id": batch.input_file_id,
         "completion_window": "24h",
-        "status": _status(batch, now),
+        "status": shown_status(batch, now),
         "output_file_id": batch.output_file_id if shows_files else None,
         "error_file_id": batch.error_file_id if shows_files else None,
         "created_at": created,

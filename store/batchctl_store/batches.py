@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, exists, func, insert, select, update
 
 from batchctl_store import models
 from batchctl_store.database import Database
-from batchctl_store.jobs import JOB, add_event
+from batchctl_store.jobs import EVENT, JOB, add_event
 from batchctl_store.records import (
     BATCH_MOVES,
     CLOSED,
@@ -20,6 +20,7 @@ from batchctl_store.records import (
     Batch,
     BatchState,
     IllegalMove,
+    Noted,
     StoreError,
     Submission,
     SubmissionState,
@@ -28,6 +29,10 @@ from batchctl_store.records import (
 BATCH = models.metadata.tables["batch"]
 SUBMISSION = models.metadata.tables["submission"]
 ACCOUNT = models.metadata.tables["account"]
+
+CHUNK = 500
+"""So many batches are read or written at once: within what one statement may bind, and short as a transaction."""
+T = TypeVar("T")
 
 
 def move(
@@ -81,6 +86,14 @@ def not_canceled() -> ColumnElement[bool]:
     return ~exists(wish.correlate(BATCH))
 
 
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
+
+
+def _event(note: Noted, now: float) -> dict[str, Any]:
+    return {"at": now, "kind": "note", "text": note.event, "job_id": note.job_id, "batch_id": note.submission.batch_id}
+
+
 def _submission(row: RowMapping) -> Submission:
     fields = {name: row[name] for name in Submission.__dataclass_fields__}
     fields["state"] = SubmissionState(row["state"])
@@ -95,18 +108,25 @@ class Batches:
         self._db = database
 
     def load(
-        self, *, job_id: int | None = None, batch_id: int | None = None, open_at: float | None = None
+        self,
+        *,
+        job_id: int | None = None,
+        batch_id: int | None = None,
+        among: Sequence[int] | None = None,
+        open_at: float | None = None,
     ) -> list[Batch]:
         """Batches with their submissions, in the order they were planned.
 
-        `open_at` leaves out closed ones, but for those with a late submission to collect or an absent one that is
-        still watched for at that time.
+        `among` are at most `CHUNK` numbers of batches. `open_at` leaves out closed ones, but for those with a late
+        submission to collect or an absent one that is still watched for at that time.
         """
         query = select(BATCH).order_by(BATCH.c.id)
         if job_id is not None:
             query = query.where(BATCH.c.job_id == job_id)
         if batch_id is not None:
             query = query.where(BATCH.c.id == batch_id)
+        if among is not None:
+            query = query.where(BATCH.c.id.in_(among))
         if open_at is not None:
             unfinished = select(SUBMISSION.c.batch_id).where(
                 SUBMISSION.c.state.in_(sorted(LIVE_SUBMISSIONS)) | (SUBMISSION.c.watch_until > open_at)
@@ -130,6 +150,12 @@ class Batches:
             )
             for row in rows
         ]
+
+    def current(self, batches: Sequence[Batch]) -> Iterator[Batch]:
+        """These batches as they stand now, in the order they were planned; read some hundreds at a time."""
+        numbers = sorted({batch.id for batch in batches})
+        for some in _chunks(numbers):
+            yield from self.load(among=some)
 
     def get(self, batch_id: int) -> Batch:
         """One batch as it stands now."""
@@ -160,6 +186,27 @@ class Batches:
             if event and now is not None:
                 job_id = connection.execute(select(BATCH.c.job_id).where(BATCH.c.id == batch_id)).scalar()
                 add_event(connection, now, "note", event, job_id=job_id, batch_id=batch_id)
+
+    def touch_all(self, batches: Sequence[Batch], **values: Any) -> None:
+        """Change times or notes of many batches alike, without moving them; some hundreds in a transaction."""
+        for some in _chunks([batch.id for batch in batches]):
+            with self._db.begin() as connection:
+                connection.execute(update(BATCH).where(BATCH.c.id.in_(some)).values(**values))
+
+    def note_all(self, notes: Sequence[Noted], *, now: float) -> None:
+        """Write down what was seen of many submissions; some hundreds in a transaction, each with its events.
+
+        All notes set the same columns.
+        """
+        for some in _chunks(notes):
+            seen = [note.seen | {"files": json.dumps(note.seen["files"]), "_id": note.submission.id} for note in some]
+            batches = [note.batch | {"_id": note.submission.batch_id} for note in some]
+            told = [note for note in some if note.event]
+            with self._db.begin() as connection:
+                connection.execute(update(SUBMISSION).where(SUBMISSION.c.id == bindparam("_id")), seen)
+                connection.execute(update(BATCH).where(BATCH.c.id == bindparam("_id")), batches)
+                if told:
+                    connection.execute(insert(EVENT), [_event(note, now) for note in told])
 
     def begin_upload(self, batch: Batch, *, tag: str, n: int, owner: str, now: float) -> None:
         """planned -> uploading, with the tag that the file and its custom ids will carry."""

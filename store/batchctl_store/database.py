@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, text
+from sqlalchemy.engine.interfaces import Compiled
 
 from batchctl_store.migrations import HEAD
 from batchctl_store.records import StoreError
 
 BUSY_TIMEOUT_MS = 30_000
+_READS = "batchctl_reads"  # an option of connections that take no lock
 
 
 class Database:
@@ -35,9 +38,17 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A read that blocks no writer; each statement sees one consistent state."""
+        """A read that blocks no writer; all its statements see one state of the store."""
         with self.engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection.execution_options(**{_READS: True})
+
+    def compact(self) -> None:
+        """Write the file anew without its free pages; no transaction may be open. Needs its size on disk meanwhile."""
+        with closing(self.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            cursor.close()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -86,6 +97,31 @@ class Database:
             command.upgrade(config, "head")
 
 
+def insert_many(connection: Connection, table: Table, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows with values in the order of `names`, straight through the driver.
+
+    SQLAlchemy's own way makes a dictionary a row and looks at each value, which costs as much as the insert itself.
+    """
+    compiled = insert(table).compile(dialect=connection.dialect, column_keys=list(names))
+    execute_many(connection, compiled, names, rows)
+
+
+def execute_many(
+    connection: Connection, compiled: Compiled, names: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> int:
+    """Run a compiled statement for each row of values in the order of `names`, its parameters. Returns rows changed."""
+    places = getattr(compiled, "positiontup", None)
+    values: list[Any]
+    if places is None:  # a driver that wants names
+        values = [dict(zip(names, row, strict=True)) for row in rows]
+    elif tuple(places) == tuple(names):
+        values = [tuple(row) for row in rows]
+    else:
+        chosen = itemgetter(*map(names.index, places))
+        values = [chosen(row) for row in rows]
+    return connection.exec_driver_sql(str(compiled), values).rowcount if values else 0
+
+
 def _sqlite(path: Path) -> Engine:
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
 
@@ -101,8 +137,7 @@ def _sqlite(path: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        # Asked of the options: with transactions begun here, the driver does not know the level.
-        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        reads = connection.get_execution_options().get(_READS, False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
     return engine

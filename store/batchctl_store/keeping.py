@@ -152,9 +152,7 @@ class Keeping:
 
     def compact(self) -> None:
         """Write the database anew without its free pages. Needs twice its size of disk meanwhile."""
-        with self._db.read() as connection:
-            connection.execute(text("VACUUM"))
-            connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        self._db.compact()
 
 
 def _is_at_rest(connection: Connection, job: Job, now: float) -> bool:

@@ -5,10 +5,16 @@ The two big tables are clustered by (job, row), which is the order merge reads t
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Index, MetaData, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 metadata: MetaData = SQLModel.metadata
+
+
+def _count() -> Any:
+    return Field(default=0, sa_column_kwargs={"server_default": text("0")})
 
 
 class Setting(SQLModel, table=True):
@@ -67,6 +73,9 @@ class Job(SQLModel, table=True):
     keep_remote: bool = Field(default=False, sa_column_kwargs={"server_default": text("0")})
     written_at: float | None = None  # `results` wrote all of it to a file
     trimmed_at: float | None = None  # what retention lets go is gone
+    repeated: int = _count()  # rows whose request is that of another row of the job
+    reused: int = _count()  # rows with the answer of an earlier job
+    following: int = _count()  # repeated rows that wait for their answer
 
 
 class Batch(SQLModel, table=True):
@@ -150,11 +159,21 @@ class Submission(SQLModel, table=True):
 class Request(SQLModel, table=True):
     """One row of a job: where it stands, and which batch holds it or had the last word on it.
 
-    A batch holds rows of one `group_key` only (such as a model's name); null is a group, too.
+    A batch holds rows of one `group_key` only (such as a model's name); null is a group, too. A row with a source is
+    not sent: its answer is that of the source, whose request is the same.
     """
 
     __tablename__ = "request"
-    __table_args__ = {"sqlite_with_rowid": False}
+    __table_args__ = (
+        Index(
+            "request_source",
+            "source_job",
+            "source_row",
+            sqlite_where=text("source_row IS NOT NULL"),
+            postgresql_where=text("source_row IS NOT NULL"),
+        ),
+        {"sqlite_with_rowid": False},
+    )
     job_id: int = Field(primary_key=True, foreign_key="job.id")
     row: int = Field(primary_key=True)
     state: str
@@ -163,6 +182,8 @@ class Request(SQLModel, table=True):
     attempts: int = 0
     size: int
     group_key: str | None = None
+    source_job: int | None = None
+    source_row: int | None = None
 
 
 class Result(SQLModel, table=True):

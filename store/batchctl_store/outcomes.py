@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, text, update
+from sqlalchemy import Connection, select, text, update
 
-from batchctl_store import models
 from batchctl_store.batches import move, settle
-from batchctl_store.database import Database
+from batchctl_store.database import Database, execute_many
 from batchctl_store.jobs import JOB, add_event
 from batchctl_store.records import Batch, BatchState, RowResult, Submission, SubmissionState
-
-TALLY = models.metadata.tables["tally"]
+from batchctl_store.sources import follow, follow_anew
+from batchctl_store.tallies import recount
 
 RESULT_FIELDS = tuple(RowResult.__dataclass_fields__)
 _UPSERT = (
@@ -25,6 +25,7 @@ _UPSERT = (
     values=", ".join(f":{name}" for name in RESULT_FIELDS),
     sets=", ".join(f"{name} = excluded.{name}" for name in RESULT_FIELDS if name != "row"),
 )
+_STAGED = ("job_id", "batch_id", *RESULT_FIELDS)
 _HELD = "job_id = :job AND row BETWEEN :first AND :last AND batch_id = :batch AND state = 'assigned'"
 
 
@@ -36,19 +37,14 @@ class Outcomes:
 
     def stage(self, batch: Batch, results: Iterable[RowResult]) -> None:
         """Write results down without giving them to their rows yet; may be repeated, the first success stays."""
-        statement = text(_UPSERT)
+        values = attrgetter(*RESULT_FIELDS)
         iterator = iter(results)
         while chunk := _up_to(iterator, rows=2_000, chars=4_000_000):
             chunk.sort(key=lambda result: result.row)  # in the order of the table, whatever order they came in
             with self._db.begin() as connection:
-                connection.execute(
-                    statement,
-                    [
-                        {"job_id": batch.job_id, "batch_id": batch.id}
-                        | {name: getattr(result, name) for name in RESULT_FIELDS}
-                        for result in chunk
-                    ],
-                )
+                compiled = text(_UPSERT).compile(dialect=connection.dialect)
+                rows = ((batch.job_id, batch.id, *values(result)) for result in chunk)
+                execute_many(connection, compiled, _STAGED, rows)
 
     def collect(
         self,
@@ -145,6 +141,7 @@ class Outcomes:
                 count=count,
             )
             if count:
+                follow_anew(connection, batch.job_id)
                 connection.execute(update(JOB).where(JOB.c.id == batch.job_id).values(merged_at=None, written_at=None))
         return count
 
@@ -183,6 +180,7 @@ class Outcomes:
                 keys | {"outcome": absent[0], "message": absent[1]},
             )
         outcomes = self._give_results(connection, keys, resent, used=used)
+        follow(connection, batch.job_id, batch.first_row, batch.last_row)
         pending = connection.execute(
             text(
                 "SELECT count(*) FROM request WHERE job_id = :job AND row BETWEEN :first AND :last "
@@ -234,42 +232,6 @@ class Outcomes:
         connection.execute(text(f"UPDATE request SET state = 'failed' WHERE {_HELD}"), keys)
         recount(connection, keys["job"], keys["batch"], keys["first"], keys["last"])
         return by_outcome
-
-
-def recount(connection: Connection, job_id: int, batch_id: int, first: int, last: int) -> None:
-    """Tallies of a batch from its rows: called where a batch is closed, so it reads that batch only."""
-    keys = {"job": job_id, "batch": batch_id, "first": first, "last": last}
-    connection.execute(text("DELETE FROM tally WHERE job_id = :job AND batch_id = :batch"), keys)
-    connection.execute(
-        text(
-            "INSERT INTO tally (job_id, batch_id, outcome, code, count, sample) "
-            "SELECT r.job_id, r.batch_id, r.outcome, coalesce(x.error_code, ''), count(*), "
-            "min(CASE WHEN r.outcome = 'succeeded' THEN NULL ELSE x.error END) FROM request r "
-            "LEFT JOIN result x ON x.job_id = r.job_id AND x.row = r.row AND x.batch_id = r.batch_id "
-            "WHERE r.job_id = :job AND r.row BETWEEN :first AND :last AND r.batch_id = :batch "
-            "AND r.state IN ('succeeded', 'failed', 'canceled') "
-            "GROUP BY r.job_id, r.batch_id, r.outcome, coalesce(x.error_code, '')"
-        ),
-        keys,
-    )
-
-
-def add_to_tally(
-    connection: Connection,
-    job_id: int,
-    batch_id: int,
-    outcome: str,
-    code: str,
-    count: int,
-    sample: str | None,
-) -> None:
-    """Count rows that got their final outcome outside a collection."""
-    if not count:
-        return
-    keys = {"job_id": job_id, "batch_id": batch_id, "outcome": outcome, "code": code}
-    same = [TALLY.c[name] == value for name, value in keys.items()]
-    if not connection.execute(update(TALLY).where(*same).values(count=TALLY.c.count + count)).rowcount:
-        connection.execute(insert(TALLY).values(count=count, sample=sample, **keys))
 
 
 def _up_to(iterator: Iterator[RowResult], *, rows: int, chars: int) -> list[RowResult]:

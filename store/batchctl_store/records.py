@@ -69,6 +69,7 @@ class RequestState(StrEnum):
 
     PENDING = "pending"
     ASSIGNED = "assigned"
+    FOLLOWING = "following"  # never sent: ends as the row of the job whose request is the same
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELED = "canceled"
@@ -160,13 +161,16 @@ class Job:
     finished_at: float | None
     merged_at: float | None
     merge_error: str | None
+    repeated: int  # rows whose request is that of another row of the job: sent once
+    reused: int  # rows with the answer of an earlier job
+    following: int  # repeated rows that wait for their answer
     final_rows: int  # rows with a final outcome
     open_rows: int  # rows held by open batches
 
     @property
     def pending_rows(self) -> int:
-        """Rows that no batch holds and that have no final outcome."""
-        return self.rows - self.final_rows - self.open_rows
+        """Rows to be sent that no batch holds: without a final outcome, and none that waits for another row's."""
+        return self.rows - self.final_rows - self.open_rows - self.following
 
     @property
     def open(self) -> bool:
@@ -254,6 +258,25 @@ class Shard(NamedTuple):
     requests: int
     bytes: int
     group: str | None = None
+
+
+class Mark(NamedTuple):
+    """A row that is not sent: its answer is that of `source_row` of `job`, its own or an earlier one."""
+
+    row: int
+    job: int
+    source_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What was seen of a submission, and what that says of its batch: columns to set, and the event that tells it."""
+
+    submission: Submission
+    job_id: int
+    seen: dict[str, Any]
+    batch: dict[str, Any]
+    event: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

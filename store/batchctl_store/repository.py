@@ -14,6 +14,7 @@ from batchctl_store.jobs import Jobs
 from batchctl_store.keeping import Keeping
 from batchctl_store.outcomes import Outcomes
 from batchctl_store.rows import Rows
+from batchctl_store.sources import Sources
 
 SETTING = models.metadata.tables["setting"]
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no letters that are misread
@@ -28,6 +29,7 @@ class Repository:
         self.batches = Batches(self._db)
         self.rows = Rows(self._db, self.batches)
         self.outcomes = Outcomes(self._db)
+        self.sources = Sources(self._db)
         self.keeping = Keeping(self._db, self.jobs, self.batches)
         self.store_id = self._store_id()
 

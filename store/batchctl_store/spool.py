@@ -300,6 +300,16 @@ class FrameReader:
             last = number
             yield lines[number - first]
 
+    def span(self, start: int, stop: int) -> bytes:
+        """The bytes from `start` up to `stop`, counted uncompressed. Raises SpoolError where they are damaged."""
+        pieces = []
+        frame = bisect_right(self._starts, start) - 1
+        while frame < len(self._starts) - 1 and self._starts[frame] < stop:
+            first = self._starts[frame]
+            pieces.append(self._frame(frame)[max(start - first, 0) : stop - first])
+            frame += 1
+        return b"".join(pieces)
+
     def chunks(self) -> Iterator[bytes]:
         """All bytes as they were written, in pieces."""
         return map(self._frame, range(len(self._offsets) - 1))

@@ -28,6 +28,14 @@ class Views:
         """Rows of `batch_status` of one job, in the order they were planned."""
         return self._query("SELECT * FROM batch_status WHERE job_id = ? ORDER BY ordinal", job_id)
 
+    def open_batches(self, job_id: int) -> list[dict[str, Any]]:
+        """Of one job's batches that are not closed, what says how the job stands: thousands are read in no time."""
+        return self._query(
+            "SELECT ordinal, state, note, window_ends_at FROM batch WHERE job_id = ?"
+            " AND state NOT IN ('collected', 'rejected', 'canceled', 'gone') ORDER BY ordinal",
+            job_id,
+        )
+
     def tally(self, job_id: int) -> list[dict[str, Any]]:
         """Rows by outcome and error code of one job, with one error text each, the most frequent first."""
         return self._query(

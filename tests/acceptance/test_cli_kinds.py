@@ -62,6 +62,18 @@ def test_a_documented_example_runs(shell: Shell, task: str, rows: str) -> None:
     assert all(type(value) is kind for value in table.column(name).to_pylist())
 
 
+def test_the_documented_task_that_would_be_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "task.md").read_text("utf-8")
+    pattern = r"^```yaml\n([^`]*)^```\n```console\n\$ batchctl (validate wrong[^\n]*)\n([^`]*)^```"
+    found = re.search(pattern, page, re.MULTILINE)
+    assert found is not None
+    Path("wrong.yaml").write_text(found[1], encoding="utf-8")
+    Path("rows.jsonl").write_text('{"text": "a"}\n', encoding="utf-8")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    done = shell(*found[2].split())
+    assert (done.code, done.out) == (2, found[3])
+
+
 def test_the_example_of_embeddings_in_every_format(shell: Shell) -> None:
     examples = ROOT / "examples"
     shell.ok("submit", examples / "embed.yaml", examples / "embed.csv", *REHEARSAL, "-o", "v.parquet", "--wait")

@@ -131,12 +131,12 @@ def test_files_of_a_batch_with_missing_rows_are_left_for_a_person(shell: Shell) 
 
 def test_gc_keeps_rows_and_answers_and_results_work_as_before(shell: Shell) -> None:
     name = shell.submit("-o", "out.csv", "--wait")
-    assert spool(shell) == {"rows", "bodies", "lines", "results"}
+    assert spool(shell) == {"rows", "keys", "bodies", "lines", "results"}
     early = shell.ok("gc", name)
     assert "has not been over for long enough" in early.err and spool(shell) >= {"bodies", "results"}
     done = shell.ok("gc", "--older-than", "0s", "--json").json
     assert done["trimmed"] == [name] and done["freed"] > 0
-    assert spool(shell) == {"rows"}
+    assert spool(shell) == {"rows", "keys"}
     assert shell.ok("results", name, "-o", "again.csv", "--json").json["outcomes"] == {"succeeded": 6}
     assert Path("again.csv").read_bytes() == Path("out.csv").read_bytes()
     assert "nothing is left to go" in shell.ok("gc", name, "--older-than", "0s").err
@@ -290,7 +290,7 @@ def test_leftovers_of_died_intakes_are_found(shell: Shell, engine: Engine) -> No
     sizes = {each["kind"]: each["freed"] for each in shell.ok("gc", "--dry-run", "--json").json["kinds"]}
     assert sizes["leftovers"] > 0 and engine.spool.exists(young)
     assert shell.ok("gc", "--json").json["freed"] == sizes["leftovers"]
-    assert not engine.spool.exists(young) and spool(shell) == {"rows", "bodies", "lines"}
+    assert not engine.spool.exists(young) and spool(shell) == {"rows", "keys", "bodies", "lines"}
 
 
 def test_leftovers_stay_while_an_owner_as_old_is_alive(shell: Shell, engine: Engine) -> None:

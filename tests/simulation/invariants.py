@@ -17,6 +17,9 @@ FINAL = ("succeeded", "failed", "canceled")
 
 def may_be_sent(world: World, batch: Batch) -> Iterator[str]:
     """Promise 2: no row goes out while an earlier batch may still answer it, nor where one has answered it."""
+    texts = [row.text for row in batch.rows]
+    for text in sorted({text for text in texts if texts.count(text) > 1}):
+        yield f"{text!r} is more than once in {batch.remote_id}"
     for row in batch.rows:
         for earlier in world.remote.by_text[row.text]:
             before = next(r for r in earlier.rows if r.text == row.text)
@@ -62,6 +65,7 @@ def cheap(world: World) -> list[str]:
         found += _tallies(db)
         found += _submissions(db)
         found += _holders(db)
+        found += _followers(db)
     return found
 
 
@@ -116,9 +120,28 @@ def _holders(db: sqlite3.Connection) -> Iterator[str]:
         is_open = row["state"] not in ("collected", "rejected", "canceled", "gone")
         if row["n"] != (row["requests"] if is_open else 0):
             yield f"batch {row['id']} is {row['state']} and holds {row['n']} of {row['requests']} rows"
-    count = db.execute("SELECT count(*) FROM request WHERE (state = 'pending') <> (batch_id IS NULL)").fetchone()[0]
+    count = db.execute(
+        "SELECT count(*) FROM request WHERE (state IN ('pending', 'following')) <> (batch_id IS NULL)"
+    ).fetchone()[0]
     if count:
         yield f"{count} rows are pending in a batch, or neither"
+
+
+def _followers(db: sqlite3.Connection) -> Iterator[str]:
+    """A row that asks the same as another stands as that one does, and was never sent itself."""
+    for row in db.execute(
+        "SELECT r.job_id, r.row, r.state, r.attempts, l.state AS leads FROM request r LEFT JOIN request l"
+        " ON l.job_id = r.source_job AND l.row = r.source_row WHERE r.source_job = r.job_id"
+    ):
+        expected = "following" if row["leads"] in ("pending", "assigned") else row["leads"]
+        if (row["state"], row["attempts"]) != (expected, 0):
+            yield f"row {row['row']} of job {row['job_id']} is {row['state']}, the one it follows is {row['leads']}"
+    for row in db.execute(
+        "SELECT id, following, (SELECT count(*) FROM request r WHERE r.job_id = j.id AND r.state = 'following') AS n"
+        " FROM job j"
+    ):
+        if row["following"] != row["n"]:
+            yield f"job {row['id']} counts {row['following']} rows that follow another, there are {row['n']}"
 
 
 def _replay(db: sqlite3.Connection) -> Iterator[str]:
@@ -220,8 +243,15 @@ def _finished(world: World, job: Job) -> Iterator[str]:
     ]:
         yield f"{job.name}: the output's rows are not the input's"
         return
+    first: dict[str, dict[str, Any]] = {}
     for row in output:
         yield from _right(world, job, row)
+        leader = first.setdefault(row["text"], row)
+        if leader is not row:
+            told = [[one[key] for key in ("outcome", "echo", "error", "finish_reason")] for one in (leader, row)]
+            spent = (row["attempts"], row["input_tokens"] or 0, row["output_tokens"] or 0, row["batch"])
+            if told[0] != told[1] or spent != (0, 0, 0, None):
+                yield f"{job.name}: {row['text']!r} is {told[1]} at a cost of {spent}, its first row is {told[0]}"
 
 
 def _reasons(world: World, job: Job) -> list[str]:
@@ -240,6 +270,9 @@ def _right(world: World, job: Job, row: dict[str, Any]) -> Iterator[str]:
     if row["echo"] is not None or row["label"] is not None:
         yield f"{job.name}: {text!r} is {outcome} and has an answer"
     for batch in world.remote.by_text[text]:
+        known = world.store.batches.get(int(batch.tag.split("-")[1]))
+        if known.job_id != job.id:
+            continue
         sent = next(r for r in batch.rows if r.text == text)
         late = batch.told_at - batch.created_at > world.profile.proof_span_s
         if late and outcome not in ("missing", "gone"):
@@ -247,7 +280,7 @@ def _right(world: World, job: Job, row: dict[str, Any]) -> Iterator[str]:
         kind = _delivered(world, batch, sent)
         if late and kind != "ok":
             continue  # only an answer is worth taking late
-        own = f"b{world.store.batches.get(int(batch.tag.split('-')[1])).ordinal}" == row["batch"]
+        own = f"b{known.ordinal}" == row["batch"]
         if kind == "ok" or (kind and own and outcome == "missing"):
             yield f"{job.name}: {text!r} is {outcome} although {batch.remote_id} has its result ({kind})"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,9 +185,9 @@ class World:
             retention=self.retention,
         )
 
-    def submit(self, rows: int, *, job: str = "a", **order: Any) -> Job:
-        """Take a table of `rows` rows in; their texts are `<job> row <n>`."""
-        texts = self.rows_of(job, rows)
+    def submit(self, rows: int, *, job: str = "a", texts: Sequence[str] | None = None, **order: Any) -> Job:
+        """Take a table of `rows` rows in; their texts are `<job> row <n>`, unless `texts` are given."""
+        texts = self.rows_of(job, rows) if texts is None else list(texts)
         source = self.folder / f"{job}.jsonl"
         lines = [json.dumps({"text": text, "n": f"{n:03d}"}) for n, text in enumerate(texts)]
         source.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -200,6 +200,13 @@ class World:
     def rows_of(job: str, rows: int) -> list[str]:
         """The texts of a table; each of them is its own."""
         return [f"{job} row {n:03d}{'!' * (n % 3)}" for n in range(rows)]
+
+    def repeating(self, job: str, rows: int) -> list[str]:
+        """The texts of a table in which some rows ask what another one asks; the same each time it is asked for."""
+        random = Random(f"{self.seed}/{job}/repeats")
+        share = random.choice([0.0, 0.2, 0.6])
+        texts = self.rows_of(job, rows)
+        return [random.choice(texts) if random.random() < share else text for text in texts]
 
     def tick(
         self, *, dies_after: int | None = None, dies_at: str | None = None, stops: Random | None = None

@@ -34,6 +34,8 @@ VIOLATIONS = [
     ("batchctl.engine.tick", "tenacity"),
     ("batchctl.engine.tick", "sqlalchemy"),
     ("batchctl.engine.tick", "click"),
+    ("batchctl.api", "click"),
+    ("batchctl.api", "batchctl.cli"),
 ]
 
 

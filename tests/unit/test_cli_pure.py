@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
-from batchctl.cli import output, verdict, words
-from batchctl.cli.failures import explain
+from batchctl import verdict, words
+from batchctl.cli import output
 from batchctl.engine.doubt import UNSURE, UNSURE_GONE
 from batchctl.errors import TaskError, UsageError, UserError
+from batchctl.failures import explain
 from batchctl_adapters.errors import Auth, Billing, Transient
 from batchctl_store.records import StoreError
 from batchctl_store.spool import SpoolError

@@ -312,8 +312,8 @@ def test_all_is_told_at_once_by_the_line_of_the_file(tmp_path: Path) -> None:
     findings = found(model="gpt-5", max_output_tokens=9, provider_params={"n": 2, "stream": True})
     errors, warnings = split(findings, file)
     assert [one.split(": ")[:2] for one in errors] == [
-        [f"{file}:6", "provider_params.stream"],
         [f"{file}:5", "provider_params.n"],
+        [f"{file}:6", "provider_params.stream"],
     ]
     assert [one.split(": ")[:2] for one in warnings] == [[f"{file}:3", "max_output_tokens"]]
     with pytest.raises(TaskError) as caught:

@@ -142,6 +142,16 @@ def test_constant_parts_are_not_kept_for_another_task() -> None:
     assert json.loads(encoder.body(Request("n", MESSAGES)))["model"] == "n"
 
 
+def test_examples_are_not_kept_for_another_output_or_endpoint() -> None:
+    shots = [{"role": "user", "content": "Bad"}, {"role": "assistant", "content": "no"}, *MESSAGES]
+    labels = Request("m", shots, Output("labels", labels=("yes", "no")))
+    parts: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "Bad"}]}, *MESSAGES]
+    chat, responses = Request("m", parts), Request("m", parts, kind="responses")
+    encoder = BodyEncoder(PROFILE)
+    for request in (labels, Request("m", shots), labels, chat, responses, chat):
+        assert encoder.body(request) == BodyEncoder(PROFILE).body(request)
+
+
 def test_case_62_the_lines_url_is_the_profiles_endpoint() -> None:
     profile = Profile(name="p", endpoints={"chat": "/v4/chat/completions", "embedding": "/v4/embeddings"})
     encoder = BodyEncoder(profile)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchctl.errors import UsageError
-from batchctl.outputs import open_output, state_of
+from batchctl.outputs.files import open_output, state_of
 from batchctl.rowjson import JsonNumber, to_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchctl import outputs
-from batchctl.columns import ColumnType, Vectors, infer_types, type_of_schema
 from batchctl.errors import UsageError, UserError
-from batchctl.outputs import open_output
+from batchctl.outputs import files
+from batchctl.outputs.columns import ColumnType, Vectors, infer_types, type_of_schema
+from batchctl.outputs.files import open_output
 from tests.unit.test_outputs import largest_file
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -138,7 +138,7 @@ def test_without_any_vector_the_column_is_there_and_null(tmp_path: Path, several
 
 
 def test_it_is_written_in_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batchctl import parquet
+    from batchctl.outputs import parquet
 
     monkeypatch.setattr(parquet, "GROUP_BYTES", 4_000)
     cells = [None if place % 7 == 3 else array("f", [place] * 25) for place in range(400)]
@@ -190,7 +190,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, rows: int) -> None:
 
 
 def test_without_pyarrow_it_is_said_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="needs pyarrow") as caught:
-        outputs.check_output(tmp_path / "o.parquet")
+        files.check_output(tmp_path / "o.parquet")
     assert caught.value.hint == "pip install 'batchctl[parquet]'"

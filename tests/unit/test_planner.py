@@ -95,7 +95,16 @@ def test_no_rows_are_no_batches() -> None:
 
 def job(**values: Any) -> Job:
     base: dict[str, Any] = dict.fromkeys(Job.__dataclass_fields__)
-    base |= {"id": 1, "name": "j-1", "rows": 10, "profile": "p", "account": "acc", "final_rows": 0, "open_rows": 10}
+    base |= {
+        "id": 1,
+        "name": "j-1",
+        "rows": 10,
+        "profile": "p",
+        "account": "acc",
+        "final_rows": 0,
+        "open_rows": 10,
+        "following": 0,
+    }
     return Job(**base | {"columns": (), "ready_at": 1.0} | values)
 
 

@@ -76,7 +76,8 @@ def test_the_body_is_kept_as_it_is_spelled(target: Target) -> None:
 
 
 def test_case_63_several_models_are_apart_and_counted_apart(tmp_path: Path, target: Target) -> None:
-    lines = [line(f"id {n}", body={"model": "ABA"[n % 3], "messages": []}) for n in range(7)]
+    asked = [[{"role": "user", "content": f"{n}"}] for n in range(7)]
+    lines = [line(f"id {n}", body={"model": "ABA"[n % 3], "messages": asked[n]}) for n in range(7)]
     found = looked_at(tmp_path, lines, target)
     assert (found.problems, found.rows, found.columns) == ([], 7, ("custom_id",))
     assert sorted(count for count, _ in found.batches) == [2, 5]
@@ -182,7 +183,7 @@ def test_the_url_of_the_first_request_says_what_kind_all_are(tmp_path: Path, tar
 
     most = target.adapter.capabilities.max_request_inputs
     assert most is not None
-    lines = [embedding(n, ["x"] * most) for n in range(25)]
+    lines = [embedding(n, [f"x{n}"] * most) for n in range(25)]
     found = looked_at(tmp_path, lines, target)
     assert (found.problems, [count for count, _ in found.batches]) == ([], [13, 12])
     (found_problem,) = problems(tmp_path, [embedding(0, "one text"), embedding(1, ["x"] * (most + 1))], target)

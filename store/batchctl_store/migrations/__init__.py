@@ -1,3 +1,3 @@
 """Alembic's migrations. `HEAD` lets an up-to-date store open without importing Alembic."""
 
-HEAD = "0003"
+HEAD = "0004"

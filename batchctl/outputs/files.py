@@ -14,14 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Literal, Protocol, Self
 
-from batchctl.columns import ColumnType, Vectors
 from batchctl.errors import UsageError
+from batchctl.outputs.columns import ColumnType, Vectors
 from batchctl.rowjson import escape_separators, parse_object, to_json
 
-PARQUET = ".parquet"
-SUFFIXES = (".jsonl", ".csv", PARQUET)
+Format = Literal["jsonl", "csv", "tsv", "parquet", "openai"]
+FORMATS: Mapping[Format, str] = {
+    "jsonl": ".jsonl",
+    "csv": ".csv",
+    "tsv": ".tsv",
+    "parquet": ".parquet",
+    "openai": ".jsonl",  # a batch's output file, a line for each row (provider_lines.py)
+}
+"""What can be written, with the suffix of its files."""
+
+SUFFIXES = tuple(dict.fromkeys(FORMATS.values()))
+_OF_SUFFIX: Mapping[str, Format] = {suffix: name for name, suffix in FORMATS.items() if name != "openai"}
 _BUFFER = 1024 * 1024  # bytes
 
 
@@ -54,8 +64,9 @@ def open_output(
     added: Sequence[str],
     types: Mapping[str, ColumnType | Vectors] | None = None,
     source: str | os.PathLike[str] | None = None,
+    format: Format | None = None,
 ) -> OutputWriter:
-    """A writer for `path` (.jsonl, .csv, .parquet) of the input's `columns` and the `added` ones.
+    """A writer for `path` of the input's `columns` and the `added` ones; its suffix says the format if nothing else.
 
     `types` are needed for Parquet, where a column without one is text. `source` is the input file. Raises UsageError
     where the path cannot be written; ValueError where a column would be there twice.
@@ -63,17 +74,23 @@ def open_output(
     twice = [name for name in added if name in set(columns)] or len({*added}) != len(added)
     if twice:
         raise ValueError(f"added columns collide with the input's: {twice}")
-    target = check_output(path, source=source)
+    target = check_output(path, source=source, format=format)
     names = [*columns, *added]
-    match target.suffix.lower():
-        case ".jsonl":
+    match format or format_of(target):
+        case "jsonl" | "openai":
             return _JsonlWriter(target, names)
-        case ".csv":
+        case "csv":
             return _CsvWriter(target, names)
+        case "tsv":
+            return _CsvWriter(target, names, delimiter="\t")
         case _:
-            from batchctl.parquet import ParquetRows
+            from batchctl.outputs.parquet import ParquetRows
 
             return ParquetRows(target, {name: (types or {}).get(name, ColumnType.TEXT) for name in names})
+
+
+def _or(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def state_of(path: Path) -> str | None:
@@ -85,16 +102,31 @@ def state_of(path: Path) -> str | None:
     return f"{found.st_mtime_ns}-{found.st_size}"
 
 
-def check_output(path: str | os.PathLike[str], *, source: str | os.PathLike[str] | None = None) -> Path:
+def format_of(path: str | os.PathLike[str]) -> Format | None:
+    """The format that a file's name stands for."""
+    return _OF_SUFFIX.get(Path(path).suffix.lower())
+
+
+def check_output(
+    path: str | os.PathLike[str], *, source: str | os.PathLike[str] | None = None, format: Format | None = None
+) -> Path:
     """The real path that will be written; raises UsageError where it cannot be (asked before anything is sent)."""
     named, target = Path(path), Path(path).resolve()
-    if named.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{named}: cannot tell the output's format", hint="end the name in .jsonl, .csv or .parquet")
-    if target.suffix.lower() not in SUFFIXES:
+    if format is not None:
+        meant = format_of(named)
+        if meant is not None and FORMATS[meant] != FORMATS[format]:
+            raise UsageError(
+                f"{named}: the name says {meant}, --format says {format}", hint="give one of them, or both alike"
+            )
+    elif format_of(named) is None:
         raise UsageError(
-            f"{named}: is a link to {target}, whose format is unknown", hint="name a .jsonl, .csv or .parquet file"
+            f"{named}: cannot tell the output's format", hint=f"end the name in {_or(SUFFIXES)}, or say --format"
         )
-    if target.suffix.lower() == PARQUET and find_spec("pyarrow") is None:
+    elif format_of(target) is None:
+        raise UsageError(
+            f"{named}: is a link to {target}, whose format is unknown", hint=f"name a {_or(SUFFIXES)} file"
+        )
+    if (format or format_of(target)) == "parquet" and find_spec("pyarrow") is None:
         raise UsageError(f"{named}: writing Parquet needs pyarrow", hint="pip install 'batchctl[parquet]'")
     if target.is_dir():
         raise UsageError(f"{named}: is a folder", hint="name a file in it")
@@ -176,15 +208,23 @@ class _JsonlWriter(FileWriter):
         self._write = file.write
 
     def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:
-        opened = raw[:-1].rstrip()  # without its closing brace
-        comma = b"" if opened == b"{" else b","
-        line = opened + comma + to_json(extra)[1:] + b"\n" if extra else raw + b"\n"
-        self._write(escape_separators(line))
+        self._write(jsonl_line(raw, extra))
+
+
+def jsonl_line(raw: bytes, extra: Mapping[str, Any]) -> bytes:
+    """One row of JSONL with its line end."""
+    opened = raw[:-1].rstrip()  # without its closing brace
+    comma = b"" if opened == b"{" else b","
+    return escape_separators(opened + comma + to_json(extra)[1:] + b"\n" if extra else raw + b"\n")
 
 
 class _CsvWriter(FileWriter):
+    def __init__(self, target: Path, columns: list[str], *, delimiter: str = ",") -> None:
+        super().__init__(target, columns)
+        self._delimiter = delimiter
+
     def _begin(self, file: BinaryIO) -> None:
-        self._rows = csv.writer(_LineFeeds(file), lineterminator="\r\n")
+        self._rows = csv.writer(_LineFeeds(file), lineterminator="\r\n", delimiter=self._delimiter)
         self._rows.writerow(self._columns)
 
     def write(self, raw: bytes, extra: Mapping[str, Any]) -> None:

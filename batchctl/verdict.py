@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchctl.cli.base import DONE, FAILED_ROWS, LATE, PAUSED, RUNNING
 from batchctl.engine.doubt import UNSURE, UNSURE_GONE
+from batchctl.exits import DONE, FAILED_ROWS, LATE, PAUSED, RUNNING
+
+if TYPE_CHECKING:
+    from batchctl.reading import Reading
 
 Row = Mapping[str, Any]
 PERSONAL = ("auth", "billing")
@@ -54,3 +57,26 @@ def is_late(job: Row, batches: Sequence[Row], now: float) -> bool:
 def worst(codes: Iterable[int]) -> int:
     """One code for several jobs: what needs a person first, then what is late, running, failed."""
     return max(codes, default=DONE)
+
+
+def codes(reading: Reading, jobs: Iterable[Row]) -> dict[int, int]:
+    """The exit code of each job, by its number."""
+    accounts = {account["name"]: account for account in reading.views.accounts()}
+    now = reading.now
+    return {
+        job["id"]: of_job(
+            job,
+            [] if job["state"] == "finished" else reading.views.open_batches(job["id"]),
+            accounts.get(job["account"]),
+            now,
+        )
+        for job in jobs
+    }
+
+
+def reason(reading: Reading, job: Row) -> str | None:
+    """Why the job does not move on before a person does something; None where it does, or is finished."""
+    if job["state"] == "finished":
+        return None
+    account = next((found for found in reading.views.accounts() if found["name"] == job["account"]), None)
+    return needs_person(job, reading.views.open_batches(job["id"]), account)

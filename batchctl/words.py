@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchctl.cli import verdict
-from batchctl.cli.output import cut_path, duration, iso
+from batchctl import verdict
+from batchctl.spelling import cut_path, duration, iso
 
 Row = Mapping[str, Any]
 LONGEST_TYPED = 24  # characters
@@ -104,6 +104,8 @@ def job_json(job: Row, code: int, now: float) -> dict[str, Any]:
         "rows": job["rows"],
         "succeeded": job["succeeded_rows"],
         "failed": job["final_rows"] - job["succeeded_rows"],
+        "repeated": job["repeated"],
+        "reused": job["reused"],
         "batches": job["batches"],
         "open_batches": job["open_batches"],
         "batches_in_doubt": job["doubtful_batches"],

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchctl.columns import INT64, ColumnType, Vectors
 from batchctl.errors import UserError
-from batchctl.outputs import FileWriter, cell_text
+from batchctl.outputs.columns import INT64, ColumnType, Vectors
+from batchctl.outputs.files import FileWriter, cell_text
 from batchctl.rowjson import parse_object
 
 GROUP_ROWS = 50_000

@@ -1,0 +1,1 @@
+"""Results as files: rows joined with their answers, chosen, and written in each format."""
