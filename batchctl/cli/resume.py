@@ -23,7 +23,10 @@ def resume(job: str, no_tick: bool, as_json: bool) -> None:
         found = passes.named(engine, job)
         wishes.resume(engine, found)
         if not as_json:
-            output.say(f"{found.name} goes on")
+            over = found.finished_at is not None
+            output.say(
+                f"{found.name} is finished; account {found.account} goes on" if over else f"{found.name} goes on"
+            )
         if not no_tick:
             passes.run_for(engine, found)
     if as_json:

@@ -94,7 +94,7 @@ class _Ids:
             again += len(found) - len(set(found))
         if not again:
             return []
-        return [f"{self._column} repeats a value {again:,} times: those lines have the custom_id of another"]
+        return [f"{self._column} repeats: {again:,} line{'s' * (again > 1)} with the custom_id of another"]
 
 
 def _text(cell: Any) -> str:

@@ -158,6 +158,7 @@ def test_pause_and_resume(shell: Shell) -> None:
     assert shell.ok("resume", name, "--json").json["state"] == "running"
     assert shell("wait", name).code == 0
     assert "nothing to pause" in shell.ok("pause", name).err
+    assert f"{name} is finished" in shell.ok("resume", name).err
 
 
 def test_case_12_every_row_failed_groups_the_messages_and_exits_3(shell: Shell) -> None:

@@ -51,7 +51,7 @@ def test_lines_are_in_input_order_under_the_users_ids(shell: Shell, table: Path)
     done = shell.ok("results", name, "--format", "openai")
     found = [json.loads(line) for line in done.out.split("\n")[:-1]]
     assert [line["custom_id"] for line in found] == ["seven", "8", "3", "4", "a b\u2028", "seven"]
-    assert "id repeats a value 1 times" in done.err
+    assert "id repeats: 1 line with the custom_id of another" in done.err
     assert len(done.out.splitlines()) == 6, "no line is cut by any reader"
     merged = [json.loads(line)["label"] for line in shell.ok("results", name).out.split("\n")[:-1]]
     assert [json.loads(answer)["label"] for answer in answers(found)] == merged
