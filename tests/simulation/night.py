@@ -134,7 +134,8 @@ def _comes_back(world: World) -> bool:
     texts = [*world.texts[first.id], *(f"c row {n}" for n in range(random.randint(0, 3)))]
     answered = {row["text"] for row in world.output(first) if row["outcome"] == "succeeded"}
     world.retried |= dict.fromkeys({*texts} - answered, world.clock.now())
-    job = world.submit(len(texts), job="c", texts=texts, reuse=True)
+    most = world.faults.queue_room  # a larger batch would never fit into the queue
+    job = world.submit(len(texts), job="c", texts=texts, reuse=True, max_batch_requests=most)
     if job.reused != sum(text in answered for text in texts):
         world.violations.append(f"{job.name} took {job.reused} answers of {first.name}, which has {len(answered)}")
     world.say(f"{job.name} reuses {job.reused} of {job.rows}")
