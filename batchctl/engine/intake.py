@@ -26,7 +26,7 @@ from batchctl.render import model_of
 from batchctl.task import Task
 from batchctl_adapters.base import BatchAdapter, Kind
 from batchctl_adapters.profile import Profile
-from batchctl_store.records import DuplicateJob, Job, NewJob
+from batchctl_store.records import DuplicateJob, IllegalMove, Job, NewJob
 
 SAME_WITHIN_S = 7 * 86_400.0
 
@@ -200,9 +200,13 @@ def _is_there(name: str, *, reuse: bool) -> UsageError:
 def sweep(engine: Engine) -> None:
     """Forget jobs whose intake died half-way; nothing of them was ever sent."""
     for job, owner in engine.store.jobs.unready():
-        if not lives(engine.locks, owner):
+        if lives(engine.locks, owner):
+            continue
+        try:
             engine.store.jobs.forget(job.id)
-            _drop(engine, job.spool)
+        except IllegalMove:  # its owner came to the end between the two looks, and is gone for that reason
+            continue
+        _drop(engine, job.spool)
 
 
 def _drop(engine: Engine, folder: str) -> None:

@@ -6,6 +6,7 @@ the imports are shared. Tests that start `sys.executable -m batchctl` instead sh
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -54,7 +55,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it may end between the two
+                os.kill(self.pid, number)
 
 
 class Forks:

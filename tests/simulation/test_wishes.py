@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchctl.engine import wishes
-from batchctl.engine.intake import Order, create_job
+from batchctl.engine.intake import Order, create_job, sweep
 from batchctl.engine.locks import Busy, exclusive
 from batchctl.errors import UserError
 from batchctl.retention import Retention
@@ -207,3 +207,13 @@ def test_a_job_that_is_still_being_taken_in_is_not_sent(world: World) -> None:
     assert seen == [0]
     world.run()
     assert outcomes(world, job) == ["succeeded"]
+
+
+def test_a_job_whose_intake_ends_while_another_submit_looks_is_kept(world: World) -> None:
+    job = world.submit(2, job="a")
+    engine = world.compose()
+    engine.store.jobs.unready = lambda: [(job, "")]  # type: ignore[method-assign] # as it was a moment before
+    sweep(engine)
+    engine.store.close()
+    world.run()
+    assert outcomes(world, job) == ["succeeded"] * 2
